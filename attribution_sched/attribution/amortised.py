@@ -15,12 +15,12 @@ import numpy as np
 
 from attribution_sched import storage
 from attribution_sched.attribution.checks import match_rows, predictor
-from attribution_sched.attribution.conditionals.base import FloatArray
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.attribution.uncertainty import Uncertainty
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.errors import ModelFitError, problem
 from attribution_sched.kernels import one_thread
+from attribution_sched.types import FloatArray
 
 
 class AmortisedAttribution:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from attribution_sched import storage
 from attribution_sched.attribution.checks import as_rows, check_training, match_rows, predictor
 from attribution_sched.attribution.conditionals.atoms import find_atoms
-from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray
+from attribution_sched.attribution.conditionals.base import Conditional
 from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.progress import Tick, progress_bar
@@ -35,6 +35,7 @@ from attribution_sched.coalitions import (
     solve_sampled,
 )
 from attribution_sched.errors import ModelFitError, nearest, problem
+from attribution_sched.types import BoolArray, FloatArray
 
 # ------ Coalition values: ``v(S) = E[f(X) | x_S]``, averaged over joint conditional draws in bounded blocks
 

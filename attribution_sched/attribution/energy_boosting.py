@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.attribution.energy_features import CounterFeatures, FloatArray
+from attribution_sched.attribution.energy_features import CounterFeatures
 from attribution_sched.errors import CheckpointError, problem
+from attribution_sched.types import FloatArray
 
 N_TREES, LEARNING_RATE, MAX_LEAVES = 200, 0.06, 15
 

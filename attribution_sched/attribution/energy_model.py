@@ -30,11 +30,12 @@ from attribution_sched.attribution.energy_candidates import (
     run_trials,
     shuffled_folds,
 )
-from attribution_sched.attribution.energy_features import CounterFeatures, FloatArray
+from attribution_sched.attribution.energy_features import CounterFeatures
 from attribution_sched.attribution.energy_interval import ConformalBands, block_coverage
 from attribution_sched.attribution.energy_network import NetworkPredictor
 from attribution_sched.errors import CheckpointError, ModelFitError, nearest, problem
 from attribution_sched.storage import Arrays, read, rebuilding, write
+from attribution_sched.types import FloatArray
 
 MIN_ROWS = 50
 NEGATIVE_RULES = {

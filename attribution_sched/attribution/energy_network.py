@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.attribution.energy_features import CounterFeatures, FloatArray
+from attribution_sched.attribution.energy_features import CounterFeatures
 from attribution_sched.errors import CheckpointError, problem
+from attribution_sched.types import FloatArray
 
 WIDTH, MEMBERS, STEPS, LEARNING_RATE, WEIGHT_DECAY = 32, 4, 100, 1e-2, 1e-3
 _LAYERS = 3

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.attribution.conditionals.atoms import has_atoms
-from attribution_sched.attribution.conditionals.base import BoolArray, Conditional, FloatArray, uniform_size_masks
+from attribution_sched.attribution.conditionals.base import Conditional, uniform_size_masks
 from attribution_sched.attribution.conditionals.catalogue import ATOM_KINDS, CLOSED_KINDS, make
 from attribution_sched.attribution.conditionals.points import sobol_points
 from attribution_sched.attribution.progress import Tick, silent
 from attribution_sched.coalitions import EXACT_LIMIT
+from attribution_sched.types import BoolArray, FloatArray
 
 MASKS_PER_ROW = 4
 TOLERANCE = 0.5

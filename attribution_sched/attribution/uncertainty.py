@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.attribution.conditionals.base import Conditional, FloatArray, State, pick
+from attribution_sched.attribution.conditionals.base import Conditional, State, pick
 from attribution_sched.attribution.conditionals.catalogue import restore
+from attribution_sched.types import FloatArray
 
 REFIT, FOLD, REPEAT, RIVAL = "refit", "fold", "repeat", "rival"
 RIVAL_DEGREES = 4

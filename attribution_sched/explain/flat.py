@@ -17,13 +17,14 @@ from attribution_sched.explain.findings import Player
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.shapley.estimate import Estimate
 from attribution_sched.explain.shapley.explain import estimate_many
-from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
+from attribution_sched.explain.shapley.game import BatchGame
 from attribution_sched.explain.shapley.plan import Rows
 from attribution_sched.explain.shapley.tabular import Model, TabularBatchGame
 from attribution_sched.explain.shapley.tree import FlatTree, explain_tree
 from attribution_sched.explain.targets import with_total
 from attribution_sched.explain.words import Phrase, in_language, say
 from attribution_sched.scheduler.policy import Policy, TreeReader
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from torch import nn

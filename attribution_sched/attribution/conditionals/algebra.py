@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.attribution.conditionals.base import LOG_2PI, BoolArray, FloatArray
+from attribution_sched.attribution.conditionals.base import LOG_2PI
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.types import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)

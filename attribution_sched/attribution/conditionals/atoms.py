@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.attribution.conditionals.base import FloatArray
+from attribution_sched.types import FloatArray
 
 MOST_LEVELS = 24
 """A column of repeated values with at most so many different ones is a discrete one."""

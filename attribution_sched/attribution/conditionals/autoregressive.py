@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, hide, pick
+from attribution_sched.attribution.conditionals.base import Draws, State, hide, pick
 from attribution_sched.attribution.conditionals.energy_head import (
     EnergyHead,
     log_partition,
@@ -33,6 +33,7 @@ from attribution_sched.attribution.conditionals.points import Points
 from attribution_sched.attribution.conditionals.proposals import GruProposal, MlpProposal, log_density, transform
 from attribution_sched.attribution.conditionals.training import train_energy, train_proposal
 from attribution_sched.kernels import one_thread
+from attribution_sched.types import BoolArray, FloatArray
 
 
 class AutoregressiveConditional:

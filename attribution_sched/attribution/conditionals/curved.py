@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, pick
+from attribution_sched.attribution.conditionals.base import Draws, State, pick
 from attribution_sched.attribution.conditionals.mixture import Components, _fit_em
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.conditionals.student import grow
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.types import BoolArray, FloatArray
 
 KNOTS = (8, 16)
 """Knots of a wide and of a fine spline, between the outermost quantiles below: a wave or a kink takes the fine one."""

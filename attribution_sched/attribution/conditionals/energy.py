@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, pick
+from attribution_sched.attribution.conditionals.base import Draws, State, pick
 from attribution_sched.attribution.conditionals.gaussianised import GaussianisedConditional
 from attribution_sched.attribution.conditionals.mixture import MixtureConditional
 from attribution_sched.attribution.conditionals.networks import (
@@ -32,6 +32,7 @@ from attribution_sched.attribution.conditionals.networks import (
 )
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.kernels import one_thread
+from attribution_sched.types import BoolArray, FloatArray
 
 Proposal = GaussianisedConditional | MixtureConditional
 

@@ -12,8 +12,9 @@ from attribution_sched.attribution.conditionals.algebra import (
     conditional_means,
     joint_and_observed,
 )
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State
+from attribution_sched.attribution.conditionals.base import Draws, State
 from attribution_sched.attribution.conditionals.points import Points
+from attribution_sched.types import BoolArray, FloatArray
 
 
 class GaussianConditional:

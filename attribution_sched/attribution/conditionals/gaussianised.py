@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, pick
+from attribution_sched.attribution.conditionals.base import Draws, State, pick
 from attribution_sched.attribution.conditionals.gaussian import GaussianConditional
 from attribution_sched.attribution.conditionals.margins import Margins, fit_margins
 from attribution_sched.attribution.conditionals.mixture import MixtureConditional
 from attribution_sched.attribution.conditionals.points import Points
+from attribution_sched.types import BoolArray, FloatArray
 
 
 class GaussianisedConditional:

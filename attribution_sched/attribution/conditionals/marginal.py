@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.attribution.conditionals.base import LOG_2PI, BoolArray, Draws, FloatArray, State
+from attribution_sched.attribution.conditionals.base import LOG_2PI, Draws, State
 from attribution_sched.attribution.conditionals.points import Points
+from attribution_sched.types import BoolArray, FloatArray
 
 
 class MarginalConditional:

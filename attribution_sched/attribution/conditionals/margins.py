@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp, stdtr, stdtrit
 
-from attribution_sched.attribution.conditionals.base import LOG_2PI, FloatArray
+from attribution_sched.attribution.conditionals.base import LOG_2PI
+from attribution_sched.types import FloatArray
 
 _REACH = 5.5
 _STEPS = 1100

@@ -20,9 +20,10 @@ from attribution_sched.attribution.conditionals.algebra import (
     conditional_means,
     observed_distance,
 )
-from attribution_sched.attribution.conditionals.base import LOG_2PI, BoolArray, Draws, FloatArray, State
+from attribution_sched.attribution.conditionals.base import LOG_2PI, Draws, State
 from attribution_sched.attribution.conditionals.points import Points
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.types import BoolArray, FloatArray
 
 _NEGLIGIBLE = 1e-3
 """A component whose conditional weight is below this gets no draw; the others are re-normalised."""

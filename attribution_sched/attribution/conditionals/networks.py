@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from attribution_sched.attribution.conditionals.algebra import condition
-from attribution_sched.attribution.conditionals.base import BoolArray, FloatArray, State
+from attribution_sched.attribution.conditionals.base import State
 from attribution_sched.attribution.progress import Tick, silent
+from attribution_sched.types import BoolArray, FloatArray
 
 
 def generator(rng: np.random.Generator) -> torch.Generator:

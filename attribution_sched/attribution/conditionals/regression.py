@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State
+from attribution_sched.attribution.conditionals.base import Draws, State
 from attribution_sched.attribution.conditionals.points import Points
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.types import BoolArray, FloatArray
 
 
 class RegressionConditional:

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from attribution_sched.attribution.conditionals.atoms import Column, find_atoms
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, pick
+from attribution_sched.attribution.conditionals.base import Draws, State, pick
 from attribution_sched.attribution.conditionals.mixture import Components
 from attribution_sched.attribution.conditionals.points import Points
 from attribution_sched.attribution.conditionals.student import Fitted, fit_mixture, grow
+from attribution_sched.types import BoolArray, FloatArray
 
 POWERS = (1.0, 0.5, 1.0 / 3.0, 0.0)
 """Box-Cox powers tried for a column that is nowhere below zero; 0 is the logarithm."""

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr, stdtrit
 
-from attribution_sched.attribution.conditionals.base import BoolArray, Draws, FloatArray, State, pick
+from attribution_sched.attribution.conditionals.base import Draws, State, pick
 from attribution_sched.attribution.conditionals.margins import Margins, fit_margins, student_margins
 from attribution_sched.attribution.conditionals.mixture import Components
 from attribution_sched.attribution.conditionals.points import Points
+from attribution_sched.types import BoolArray, FloatArray
 
 DOF_GRID = np.array([2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0, 30.0, np.inf])
 _ROUNDS = 200

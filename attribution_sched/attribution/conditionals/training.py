@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attribution_sched.attribution.conditionals.base import BoolArray, dynamic_masks, uniform_size_masks
+from attribution_sched.attribution.conditionals.base import dynamic_masks, uniform_size_masks
 from attribution_sched.attribution.conditionals.energy_head import (
     EnergyHead,
     log_partition,
@@ -24,6 +24,7 @@ from attribution_sched.attribution.conditionals.networks import (
     set_rate,
 )
 from attribution_sched.attribution.conditionals.proposals import GruProposal, MlpProposal, log_density
+from attribution_sched.types import BoolArray
 
 BATCH = 512
 CHECK_EVERY = 50

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.shapley.game import FloatArray, IntArray
+from attribution_sched.types import FloatArray, IntArray
 
 Method = Literal["exact", "permutation", "kernel"]
 Reading = Literal["sample", "population"]

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.shapley.game import BatchGame, BoolArray, FloatArray, IntArray
+from attribution_sched.explain.shapley.game import BatchGame
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 Progress = Callable[[int, int | None], None]
 """Called with the rows valued so far and the most that may be valued, None if only the clock limits them."""

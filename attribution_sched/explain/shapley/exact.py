@@ -8,7 +8,7 @@ import numpy as np
 
 from attribution_sched.coalitions import shapley_matrix
 from attribution_sched.explain.shapley.evaluate import Evaluator
-from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 MAX_PLAYERS = 20
 """Enumeration doubles with every player; beyond this even one background state is a million rows."""

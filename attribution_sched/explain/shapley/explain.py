@@ -22,20 +22,12 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.shapley.estimate import Estimate, Estimates, half_width
 from attribution_sched.explain.shapley.evaluate import Evaluator, Progress, follow
 from attribution_sched.explain.shapley.exact import exact_states
-from attribution_sched.explain.shapley.game import (
-    BatchGame,
-    BoolArray,
-    FloatArray,
-    Game,
-    IntArray,
-    SingleGame,
-    StackedGame,
-    check_game,
-)
+from attribution_sched.explain.shapley.game import BatchGame, Game, SingleGame, StackedGame, check_game
 from attribution_sched.explain.shapley.kernel import kernel_plan, kernel_values, least_pairs
 from attribution_sched.explain.shapley.permutation import rows_per_walk, walk_plan, walk_values
 from attribution_sched.explain.shapley.plan import LEAST_WALKS, Ask, Rows, settle
 from attribution_sched.explain.shapley.spread import StateMeans, StateSums, error_of_base, error_of_mean
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 _BLOCK_ROWS = 1 << 19
 """Rows of all decisions that are held in memory at a time."""

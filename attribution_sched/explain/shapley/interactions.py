@@ -18,10 +18,11 @@ from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.shapley.estimate import Reading, half_width
 from attribution_sched.explain.shapley.evaluate import Evaluator, Progress, follow
 from attribution_sched.explain.shapley.exact import MAX_PLAYERS, coalition_block
-from attribution_sched.explain.shapley.game import FloatArray, Game, SingleGame, check_game
+from attribution_sched.explain.shapley.game import Game, SingleGame, check_game
 from attribution_sched.explain.shapley.permutation import state_sequence
 from attribution_sched.explain.shapley.plan import STANDARD_ROWS
 from attribution_sched.explain.shapley.spread import StateMeans, StateSums, error_of_mean
+from attribution_sched.types import FloatArray
 
 _ONE = np.zeros(1, dtype=np.int64)
 _CUTS = 5

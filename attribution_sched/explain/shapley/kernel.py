@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.coalitions import sample_coalitions
-from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
 from attribution_sched.explain.shapley.permutation import state_sequence
 from attribution_sched.explain.shapley.spread import StateMeans
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 _MASKS = 3
 _MANY_PAIRS = 256

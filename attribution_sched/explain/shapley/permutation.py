@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 _BLOCK = 64
 _SHUFFLED = 4096

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.explain.shapley.estimate import Reading
-from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

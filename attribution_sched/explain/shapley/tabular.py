@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
 from attribution_sched.kernels import torch_threads
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from torch import nn

@@ -19,7 +19,7 @@ from math import factorial, inf
 import numpy as np
 
 from attribution_sched.explain.shapley.estimate import Estimates
-from attribution_sched.explain.shapley.game import BoolArray, FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
