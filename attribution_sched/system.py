@@ -1055,13 +1055,13 @@ class System:
         policy = None if self.journal.header.policy in POLICIES else self.policy
         yield from explain_aside(self.journal.path, todo, workers, chosen, policy, self._attributor)
 
-    def alternatives(self, decision: SchedulingResult | str, *, drivers: bool = False) -> DecisionTable:
+    def alternatives(self, decision: SchedulingResult | str, *, drivers: bool | int = False) -> DecisionTable:
         """What else could have been done at a decision: one sentence with the binding reason, and a table.
 
         Args:
             decision: A result, or the id of any decision in the journal.
             drivers: Whether to share out what was brought over the best other choice (R_eff, R_util, R_cost) among
-                those who wait, run and come, links, prices and what was measured.
+                those who wait, run and come, links, prices and what was measured; a number is in how many futures.
 
         Raises:
             JournalError: If the journal has no such decision; the message names the nearest.

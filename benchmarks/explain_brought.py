@@ -7,8 +7,8 @@ Placements, waits and moves of fresh days of ``cross-domain-easy``, each against
 the product prints (``futures`` a coalition) is held against the same Shapley values of ``truth`` other futures:
 Spearman's ρ over all drivers of all decisions that are not printed as 0, and over the drivers of one decision (mean
 over decisions), per component; the truth's own ceiling is the correlation of its two halves, stepped up to all of it
-(Spearman and Brown). *Covered*: 95 % intervals that hold the truth's mean; *wide*: the same with the truth's own error
-taken off the miss. A line per decision is kept in ``--runs``, so a run that was ended goes on where it was.
+(Spearman and Brown). *Covered*: 95 % intervals that hold the truth's mean; *wide*: that hold it within both errors, the
+truth's own included. A line per decision is kept in ``--runs``, so a run that was ended goes on where it was.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def report(args: argparse.Namespace, told: list, crossing: np.ndarray, took: lis
         error = np.concatenate([each[3][:, c] for each in told])
         moving = np.maximum(np.abs(real), np.abs(mean)) >= PRINTED
         inside = (low <= real) & (real <= high)
-        wide = (low - 1.96 * error <= real) & (real <= high + 1.96 * error)
+        # Two errors that know nothing of each other add up in quadrature.
+        wide = np.abs(mean - real) <= np.hypot((high - low) / 2.0, 1.96 * error)
         each_rho = [rank_correlation(e[0][:, c], e[2][:, :, c].mean(axis=0)) for e in told]
         certain = np.array([bool(((e[1][:, c, 0] > 0) | (e[1][:, c, 1] < 0)).any()) for e in told])
         cross = f"{certain.mean():.2f}, crossing {certain[crossing].mean():.2f} of {crossing.sum()}"

@@ -1159,6 +1159,12 @@ def fork(
     waited_s, stayed_s = np.zeros((n, played)), np.zeros((n, played))
     decisions = 0
     scratch = _scratch(state)
+    # The plan of a choice is the same in every future.
+    written = {
+        number: encode_plan(state, change.plan, state.tasks[slot_of(state, change.task)].kind_index)
+        for number, change in enumerate(changes, start=1)
+        if isinstance(change, Choose) and change.plan is not None
+    }
     for f, future in enumerate(drawn):
         base = _future_world(state, future, until_s)
         if any((state.state.slots[0, :, st.STATUS] == st.RUNNING).tolist()):
@@ -1167,7 +1173,9 @@ def fork(
         at_added = 0
         for members, variant, who in groups:
             world, moved = variant.apply(base)
-            copies = _stand(moved or state, world, members, changes, order, t, future, scratch, at_added, (), later)
+            copies = _stand(
+                moved or state, world, members, changes, order, t, future, scratch, at_added, (), later, written
+            )
             at_added += sum(isinstance(changes[m - 1], Add) for m in members if m)
             decisions += _play(who, copies)
             rows = np.array(members)
@@ -1405,6 +1413,7 @@ def _copies(
 def _stand(
     moment: Moment, world: WorldArrays, members: Sequence[int], changes: Sequence[Change], order: Sequence[int], t: int,
     future: Future, scratch: Scratch, added: int, tenants: Sequence[str] = (), later: Sequence[Task] = (),
+    written: Mapping[int, IntArray] | None = None,
 ) -> Copies:  # fmt: skip
     state = _copies(moment, world, members, order, t, future)
     if not tenants:
@@ -1426,7 +1435,7 @@ def _stand(
                 runs = moment.state.slots[0, slot[i], st.STATUS] == st.RUNNING
                 begin[i] = CHOOSE if runs else WAIT
             else:
-                action[i] = encode_plan(moment, change.plan, moment.tasks[int(slot[i])].kind_index)
+                action[i] = (written or {})[member]
         elif isinstance(change, Wait):
             begin[i] = WAIT
         elif isinstance(change, Hold):

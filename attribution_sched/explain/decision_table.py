@@ -158,7 +158,7 @@ def decision_table(
     futures: int = FUTURES,
     hours: float = HOURS,
     seed: int = 0,
-    drivers: bool = False,
+    drivers: bool | int = False,
 ) -> DecisionTable:
     """Say what else could have been done, and why it was not.
 
@@ -168,7 +168,7 @@ def decision_table(
         futures: Futures in which every choice is played; 0 plays none.
         hours: How far.
         seed: Of the futures.
-        drivers: Whether to share out what was brought over the best other choice.
+        drivers: Whether to share out what was brought over the best other choice, or in how many futures.
     """
     view, own = decided.view, decided.plan
     names = [domain.name for domain in view.cost.cluster.domains]
@@ -198,7 +198,10 @@ def decision_table(
     gain = None
     if drivers and others:
         best = max(others, key=lambda i: others[i])
-        gain = brought(policy, view, own, listed[best].plan, against=listed[best].what, hours=hours, seed=seed)
+        shared = {} if drivers is True else {"futures": int(drivers)}
+        gain = brought(
+            policy, view, own, listed[best].plan, against=listed[best].what, hours=hours, seed=seed, **shared
+        )
     grams = None if known[0] is None else known[0]["carbon_g"]
     return DecisionTable(decided.id, _sentence(decided, rows, names), tuple(rows), gain, grams)
 

@@ -144,3 +144,11 @@ def test_a_table_is_printed_as_one():
     for row in table.rows:
         assert any(str(row.what) in line for line in english)
     assert not any("Alternative(" in line or "\n" in line for line in english)
+
+
+def test_what_was_brought_is_shared_out_in_as_many_futures_as_asked_for():
+    system = System(seed=3)
+    shown = [system.schedule_next_task() for _ in range(3)][-1]
+    assert system.alternatives(shown).brought is None
+    told = system.alternatives(shown, drivers=5).brought
+    assert told is not None and told.futures == 5

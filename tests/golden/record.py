@@ -24,9 +24,11 @@ from attribution_sched import System
 
 PRESETS = ("testbed", "cross-domain-easy")
 POLICIES = ("greedy", "sjf", "exact-switch")
-"""Hi-PPO is not among them: it thinks since then, and prices plans by what it believes of the very task."""
-
 SEEDS = range(10)
+SINCE = tuple(itertools.product(("testbed", "cross-domain-easy", "cross-domain"), ("rule", "hi-ppo"), range(3)))
+"""Recorded by release 0.2: Hi-PPO thinks since then, and prices plans by what it believes of the very task."""
+
+CASES = (*itertools.product(PRESETS, POLICIES, SEEDS), *SINCE)
 DECISIONS = 200
 FILE = Path(__file__).with_name("decisions.npz")
 
@@ -55,7 +57,7 @@ def play(preset: str, policy: str, seed: int, decisions: int = DECISIONS) -> dic
 def main(path: Path, only: str | None) -> None:
     """Play all of them, or those of one preset and policy."""
     kept = {} if only is None else dict(np.load(path))
-    for preset, policy, seed in itertools.product(PRESETS, POLICIES, SEEDS):
+    for preset, policy, seed in CASES:
         if only not in (None, f"{preset}/{policy}"):
             continue
         for name, values in play(preset, policy, seed).items():

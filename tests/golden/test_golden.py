@@ -8,14 +8,12 @@ differently."""
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
-from tests.golden.record import FILE, POLICIES, PRESETS, SEEDS, play
+from tests.golden.record import CASES, FILE, play
 
-SOME = {("testbed", "sjf", 2), ("cross-domain-easy", "greedy", 3)}
+SOME = {("testbed", "sjf", 2), ("cross-domain-easy", "greedy", 3), ("cross-domain", "rule", 1)}
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +24,7 @@ def golden() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("preset", "policy", "seed"),
-    [
-        pytest.param(*each, marks=() if each in SOME else pytest.mark.slow)
-        for each in itertools.product(PRESETS, POLICIES, SEEDS)
-    ],
+    [pytest.param(*each, marks=() if each in SOME else pytest.mark.slow) for each in CASES],
 )
 def test_decides_as_before(golden: dict[str, np.ndarray], preset: str, policy: str, seed: int) -> None:
     decided = play(preset, policy, seed)
