@@ -467,7 +467,10 @@ class HiPpo:
         planner, seen = self.planner(views[able[0]]), situations.take(np.array(able))
         walked = self._decode_each([views[row] for row in able], planner, seen)
         for at, row in enumerate(able):
-            view, one = views[row], seen.take(np.array([at]))
+            view, one, task = views[row], seen.take(np.array([at])), int(walked.trace.task[at])
+            if task < seen.kind.shape[1] and walked.drafts.status[at] == DONE and seen.slot[at, task] != view.slot:
+                # Another goes first, whatever a search makes of its plan.
+                continue
             slot, plan, _ = self._agree(view, planner, one, walked, _others(view), math.inf, at)
             found[row] = self._capped(view, planner, slot, plan) if slot == view.slot else None
         return found
