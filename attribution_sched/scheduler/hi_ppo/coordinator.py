@@ -876,9 +876,19 @@ class HiPpo:
     def _rethink(self, view: Decision) -> Thought | None:
         if self.think is None or view.moment is None:
             return None
-        other = copy.deepcopy(self)
+        other = self.branch()
         other.deadline_s = math.inf
         return other.coordinate(view).thought
+
+    def branch(self) -> HiPpo:
+        """Another that decides on from here; see :class:`~.policy.Branching`.
+
+        What deciding changes is copied, refusals of the cluster among it; what is only worked out is shared.
+        """
+        other = copy.copy(self)
+        other._forecast, other.partners = copy.deepcopy((self._forecast, self.partners))
+        other.wishes, other.fallback = copy.deepcopy((self.wishes, self.fallback))
+        return other
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""
