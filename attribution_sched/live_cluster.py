@@ -1147,7 +1147,7 @@ class Moment(NamedTuple):
 
 
 class PolicyCall:
-    """Asks for one decision after the other, and not twice at one moment for a task that was left waiting.
+    """Asks for one decision after the other, and not twice at one moment for a task that was left waiting, or refused.
 
     A learnt policy can meet a queue that it was never taught, and let all of it wait while nothing runs, for ever. If
     it names a ``fallback``, that one is asked then.
@@ -1155,6 +1155,8 @@ class PolicyCall:
 
     def __init__(self) -> None:
         self.state = Moment()
+        # Plans asked for at this moment, by task: one whose task still waits was refused.
+        self._tried: set[tuple[object, ...]] = set()
         self.failure: Exception | None = None
         """What the policy last raised: whoever catches an error knows by it whose it is."""
 
@@ -1194,6 +1196,9 @@ class PolicyCall:
             began = clock()
         with self._noticing():
             plan, refused = _plan_of(policy, cluster, seen)
+        if plan is not None and not seen.replanning and _request(seen, plan) in self._tried:
+            # It would be refused again, and whoever chooses the same task again would be asked for ever.
+            plan, refused = None, "the cluster refused the same plan a moment ago"
         spent += clock() - began
         idle = cluster.running == 0
         other: Any = getattr(policy, "fallback", None)
@@ -1235,6 +1240,8 @@ class PolicyCall:
             return
         self._at(asked.view.time_s)
         deferred = self.state.deferred
+        if asked.plan is not None and not asked.view.replanning:
+            self._tried.add(_request(asked.view, asked.plan))
         waits = asked.plan is None and not asked.view.replanning
         # In one assignment: an interrupt finds it noted or not noted, never half.
         self.state = Moment(
@@ -1246,7 +1253,13 @@ class PolicyCall:
 
     def _at(self, time_s: float) -> None:
         if time_s != self.state.time_s:
+            self._tried.clear()
             self.state = self.state._replace(deferred=frozenset(), time_s=time_s)
+
+
+def _request(seen: Decision, plan: Plan) -> tuple[object, ...]:
+    """A task and what is asked for it."""
+    return seen.slot, *(() if seen.task is None else (seen.task.id, seen.task.number)), plan
 
 
 def _plan_of(policy: Policy, cluster: SimulatedCluster, seen: Decision) -> tuple[Plan | None, str]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from attribution_sched.cluster.world import Reward
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, TaskInstance
-from attribution_sched.scheduler.policy import Policy, Recallable
+from attribution_sched.scheduler.policy import Branching, Policy
 from attribution_sched.types import Task
 
 INSTANT_S = 1e-6
@@ -60,8 +60,6 @@ class LiveTrial:
     ) -> None:
         self._before, self._state, self._reward, self._task = copied(cluster), call.state, reward, task
         self._policy = policy
-        # What it remembers is given back before every trial: one trial must not teach the next.
-        self._memory = policy.memory() if isinstance(policy, Recallable) else None
         self.count = 0
 
     def starts_without(self, gone: Collection[str]) -> bool:
@@ -86,11 +84,7 @@ class LiveTrial:
         self.count += 1
         call = PolicyCall()
         call.state = self._state
-        return starts_at_once(cluster, self._fresh(), call, self._reward, task)
-
-    def _fresh(self) -> Policy:
-        if self._memory is None:
-            return copy.deepcopy(self._policy)
-        assert isinstance(self._policy, Recallable)
-        self._policy.recall(self._memory)
-        return self._policy
+        # One trial must not teach the next, and all that the policy remembers is part of what it would do: also pairs
+        # that the cluster refused a moment ago, which no journal keeps.
+        own = self._policy.branch() if isinstance(self._policy, Branching) else copy.deepcopy(self._policy)
+        return starts_at_once(cluster, own, call, self._reward, task)

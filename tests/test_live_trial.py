@@ -7,6 +7,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched.explain.why import Cause
 from attribution_sched.live_trial import LiveTrial, copied
+from attribution_sched.scheduler.greedy import Greedy
 
 
 def waiting(policy, seed, preset="cross-domain-easy"):
@@ -73,3 +74,38 @@ def test_an_answer_that_does_not_hold_in_the_live_cluster_is_not_given(monkeypat
     monkeypatch.setattr(LiveTrial, "_starts", lambda *_: False)
     why = system.why(name)
     assert not why.blockers and not why.ahead and why.change is None
+
+
+class Grudging:
+    """Greedy, but for a task that it was refused once: of that it tells nobody."""
+
+    name = "grudging"
+
+    def __init__(self):
+        self.refused = set()
+
+    def decide(self, view):
+        if view.replanning or view.slot in self.refused:
+            return None
+        found = Greedy().decide(view)
+        self.refused |= {view.slot} if found is None else set()
+        return found
+
+    def memory(self):
+        return {}
+
+    def recall(self, memory):
+        self.refused = set()
+
+
+def test_a_trial_remembers_what_the_policy_does():
+    """Also what no journal keeps: an answer of a copy that had forgotten a refusal did not hold."""
+    system, name = waiting(Grudging(), 4)
+    running = [task.id for task in system.cluster.residents.values() if system.cluster.place_of(task.id) == "running"]
+    slot = system.cluster.slot_of(name)
+    system.policy.refused = set()
+    assert trial(system, name).starts_without(running)
+    system.policy.refused = {slot}
+    asked = trial(system, name)
+    assert not asked.starts_without(running) and not asked.starts_without(running)
+    assert system.policy.refused == {slot}

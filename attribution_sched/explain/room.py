@@ -112,6 +112,8 @@ class RoomTable:
     def __init__(self, view: Decision) -> None:
         self._view = view
         self._known: dict[tuple[int, ...], bool] = {}
+        # Whether a domain by itself holds the task hangs on its own free devices alone.
+        self._inside: dict[tuple[int, int], bool] = {}
         self._devices = np.asarray(view.cost.domains.rows.devices)
 
     def __call__(self, situations: Decisions) -> BoolArray:
@@ -121,6 +123,13 @@ class RoomTable:
         for row in free:
             key = tuple(int(n) for n in row)
             if key not in self._known:
-                self._known[key] = fits_at_all(replace(self._view, free_devices=row))
+                there = replace(self._view, free_devices=row)
+                alone = any(self._holds(there, domain, n) for domain, n in enumerate(key) if n > 0)
+                self._known[key] = alone or best_across(there, fewest=True) is not None
             answers.append(self._known[key])
         return np.array(answers, dtype=np.bool_)[at.reshape(-1)]
+
+    def _holds(self, view: Decision, domain: int, free: int) -> bool:
+        if (domain, free) not in self._inside:
+            self._inside[domain, free] = best_inside(view, domain) is not None
+        return self._inside[domain, free]

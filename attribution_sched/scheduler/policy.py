@@ -73,6 +73,15 @@ class AttributionReader(Protocol):
 
 
 @runtime_checkable
+class Branching(Protocol):
+    """A policy that can be had once more, as it is, without its tables being made or copied again."""
+
+    def branch(self) -> Policy:
+        """Another that decides on from here by all that this one remembers; neither notices the other."""
+        ...
+
+
+@runtime_checkable
 class Recallable(Protocol):
     """A policy that can say what it remembers, so that it need not live through all of it again."""
 

@@ -107,6 +107,7 @@ class PolicyFollower:
         world, ledger, decided = copies.world, copies.ledger[e], 0
         slots, tasks = one.slots[0].copy(), one.tasks[0].copy()
         deferred: set[tuple[float, int]] = set()
+        refused: set[tuple[float, int, bytes]] = set()
         while one.event[0, st.DONE] == 0:
             if limits.active and one.event[0, st.EVENT] != st.NO_EVENT:
                 pass_over(world, one, 0, limits)
@@ -124,7 +125,15 @@ class PolicyFollower:
                 if plan is None and not seen.replanning:
                     deferred.add((seen.time_s, seen.slot))
                 action = encode(shell, plan, seen.kind_index)
-                begin_copy(world, one, 0, CHOOSE, seen.slot, action, copies.paid_by_work, ledger, copies.scratch)
+                code = begin_copy(
+                    world, one, 0, CHOOSE, seen.slot, action, copies.paid_by_work, ledger, copies.scratch
+                )  # fmt: skip
+                if code < 0 and not seen.replanning:
+                    # Who asks for the same again is not told that it was refused, and would ask for ever: it waits.
+                    asked = (seen.time_s, seen.slot, action.tobytes())
+                    if asked in refused:
+                        deferred.add(asked[:2])
+                    refused.add(asked)
             while True:
                 since_s = open_page(one, 0, slots, tasks)
                 if limits.active:

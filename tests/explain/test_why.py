@@ -1,5 +1,6 @@
 """Why a task waits: one test a cause, in order of precedence; blockers and advice hold in the cluster itself."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
@@ -223,4 +224,35 @@ def test_an_answer_makes_no_rule_and_no_engine(monkeypatch):
 
         monkeypatch.setattr(RuleFollower, "__init__", refuse)
         monkeypatch.setattr(Engine, "__init__", refuse)
+        assert system.why(name).tried > 0
+
+
+class Stubborn:
+    """Always the first of the queue, on devices that others hold: most of its plans are refused."""
+
+    name = "stubborn"
+
+    def __init__(self):
+        self.asked = Counter()
+
+    def select(self, view):
+        return view.queue[0].slot
+
+    def decide(self, view):
+        self.asked[view.time_s] += 1
+        if self.asked[view.time_s] > 300:
+            raise AssertionError("asked for ever at one moment")
+        whole = np.array(view.cost.domains.rows.devices)
+        return None if view.replanning else Greedy().decide(replace(view, free_devices=whole))
+
+
+def test_a_plan_that_is_refused_is_not_asked_for_for_ever():
+    """Neither in the live system nor in the copies that an answer is tried in."""
+    policy = Stubborn()
+    with System("cross-domain-easy", policy, seed=1) as system:
+        for _ in range(6):
+            assert system.schedule_next_task() is not None
+        assert any("refused" in each.source for each in system.journal.decisions())
+        name = next(row.id for row in system.queue().itertuples() if row.state == "window")
+        policy.asked.clear()
         assert system.why(name).tried > 0

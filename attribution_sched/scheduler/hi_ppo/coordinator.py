@@ -467,7 +467,10 @@ class HiPpo:
         planner, seen = self.planner(views[able[0]]), situations.take(np.array(able))
         walked = self._decode_each([views[row] for row in able], planner, seen)
         for at, row in enumerate(able):
-            view, one = views[row], seen.take(np.array([at]))
+            view, one, task = views[row], seen.take(np.array([at])), int(walked.trace.task[at])
+            if task < seen.kind.shape[1] and walked.drafts.status[at] == DONE and seen.slot[at, task] != view.slot:
+                # Another goes first, whatever a search makes of its plan.
+                continue
             slot, plan, _ = self._agree(view, planner, one, walked, _others(view), math.inf, at)
             found[row] = self._capped(view, planner, slot, plan) if slot == view.slot else None
         return found
@@ -873,9 +876,19 @@ class HiPpo:
     def _rethink(self, view: Decision) -> Thought | None:
         if self.think is None or view.moment is None:
             return None
-        other = copy.deepcopy(self)
+        other = self.branch()
         other.deadline_s = math.inf
         return other.coordinate(view).thought
+
+    def branch(self) -> HiPpo:
+        """Another that decides on from here; see :class:`~.policy.Branching`.
+
+        What deciding changes is copied, refusals of the cluster among it; what is only worked out is shared.
+        """
+        other = copy.copy(self)
+        other._forecast, other.partners = copy.deepcopy((self._forecast, self.partners))
+        other.wishes, other.fallback = copy.deepcopy((self.wishes, self.fallback))
+        return other
 
     def prefer(self, view: Decision, situations: Decisions) -> list[Preferred]:
         """What the agents choose for the view's task in each situation; see :class:`~.policy.ChoiceOdds`."""

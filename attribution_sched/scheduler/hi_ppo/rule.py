@@ -7,6 +7,7 @@ Where a task cannot gain by waiting, Hi-PPO searches around what its agents prop
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,12 @@ class Rule:
     def decide(self, view: Decision) -> Plan | None:
         """Place, defer, move or keep the task of the view."""
         return self._coordinator.decide(view)
+
+    def branch(self) -> Rule:
+        """Another that decides on from here."""
+        other = copy.copy(self)
+        other._coordinator = self._coordinator.branch()
+        return other
 
     def foresight(self, view: Decision) -> tuple[Follower, Beliefs]:
         """Itself, compiled, with what it believes of tasks."""
