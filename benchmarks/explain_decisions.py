@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from research.appraisal_states import meet
 
 from attribution_sched.cluster.world import World
 from attribution_sched.config.scenarios import build_scenario
@@ -41,12 +40,6 @@ PRECISION = 0.05
 TURNS = 3
 """How often both ways of explaining many decisions are timed; the best counts for each."""
 
-MEETING = 950_000
-"""First seed of the clusters in which further background states are met."""
-
-MET = 9_000
-"""Background states of the table of times, met by the network in many clusters at once: some 1,500 of a kind."""
-
 
 def days(world: World, policy: HiPpo, first: int, count: int) -> list[Decided]:
     """Placements of some days."""
@@ -62,7 +55,7 @@ def spread(decisions: Sequence[Decided], count: int) -> list[Decided]:
     return [decisions[i] for i in at]
 
 
-def speed(explainer: Explainer, met: Background, decisions: Sequence[Decided]) -> list[str]:
+def speed(explainer: Explainer, decisions: Sequence[Decided]) -> list[str]:
     """Time and rows to the precision, at most the standard (terms) or quick (others) budget."""
     lines = [
         f"| target | links | background | read as | decisions | reached ±{100 * PRECISION:.0f} % | median ms of CPU "
@@ -72,10 +65,10 @@ def speed(explainer: Explainer, met: Background, decisions: Sequence[Decided]) -
     for target in ("terms", "log_probability"):
         for links in ("pair", "all"):
             own = explainer.background
-            for reading, states in (("population", own), ("sample", own), ("sample", met)):
-                if target != "terms" and states is own and reading == "sample":
+            for reading in ("population", "sample"):
+                if target != "terms" and reading == "sample":
                     continue
-                made = Explainer(explainer.policy, states, links=links)
+                made = Explainer(explainer.policy, own, links=links)
                 most = "standard" if target == "terms" else "quick"
                 ask: dict[str, Any] = {"target": target, "precision": PRECISION, "rows": most, "reading": reading}
                 made.explain(decisions[0], sure=False, **ask)
@@ -90,7 +83,7 @@ def speed(explainer: Explainer, met: Background, decisions: Sequence[Decided]) -
                     width.append((high - low)[first, -1] / 2.0 / abs(told.values[first, -1]))
                     reached += told.converged
                 lines.append(
-                    f"| {target} | {links} | {len(states):,} | {reading} | {len(decisions)} | {reached} "
+                    f"| {target} | {links} | {len(own):,} | {reading} | {len(decisions)} | {reached} "
                     f"| {np.median(took):.0f} | {np.quantile(took, 0.9):.0f} | {np.median(wall):.0f} "
                     f"| {np.median(rows):.0f} | ±{100 * np.median(width):.0f} % |"
                 )
@@ -168,7 +161,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few decisions only")
     parser.add_argument("--only", choices=("speed", "many", "quality"), help="one of the three parts")
-    parser.add_argument("--met", type=int, default=MET, help="background states met in many clusters at once")
     parser.add_argument("--output", type=Path, help="write the tables to this file, too")
     args = parser.parse_args()
     world, policy = build_scenario("cross-domain-easy", SCENARIO), HiPpo()
@@ -178,13 +170,10 @@ def main() -> None:
     explainer = Explainer(policy, background, world=world)
     count = 6 if args.quick else 200
     many = explained[: 10 * count if args.quick else 1000]
-    met = None
-    if args.only in (None, "speed"):
-        met = Background(*meet(policy, world, 300 if args.quick else args.met, MEETING), "states that Hi-PPO met")
     wanted = {
         "speed": (
             "Time to explain one decision",
-            lambda: speed(explainer, met or background, spread(explained, max(4, count // 10))),
+            lambda: speed(explainer, spread(explained, max(4, count // 10))),
         ),
         "many": ("Many decisions", lambda: together(explainer, many, max(5, count // 5))),
         "quality": (

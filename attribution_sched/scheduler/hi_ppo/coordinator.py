@@ -100,11 +100,6 @@ class Deadline:
         return self._clock() - self._start_s
 
     @property
-    def remaining_s(self) -> float:
-        """Time left; never negative."""
-        return max(0.0, self.limit_s - self.elapsed_s)
-
-    @property
     def expired(self) -> bool:
         """Whether no time is left."""
         return self.elapsed_s >= self.limit_s
