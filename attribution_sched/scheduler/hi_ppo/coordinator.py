@@ -875,7 +875,7 @@ class HiPpo:
         other.deadline_s = math.inf
         return other.coordinate(view).thought
 
-    def branch(self) -> HiPpo:
+    def branch(self) -> Self:
         """Another that decides on from here; see :class:`~.policy.Branching`.
 
         What deciding changes is copied, refusals of the cluster among it; what is only worked out is shared.
