@@ -46,14 +46,6 @@ from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from attribution_sched.report.source import Progress, Source
-if TYPE_CHECKING:
-    from attribution_sched.report.source import Source
-if TYPE_CHECKING:
-    from attribution_sched.report.source import Source
-if TYPE_CHECKING:
-    from attribution_sched.report.source import Source
-if TYPE_CHECKING:
-    from attribution_sched.report.source import Source
 
 # ------ What the cluster did over time, read off the record every bill is written from
 

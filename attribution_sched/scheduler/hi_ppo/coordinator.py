@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -45,9 +47,6 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.checkpoint import Weights
     from attribution_sched.scheduler.hi_ppo.log_odds import Rivals
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
-import time
-from types import TracebackType
-from typing import Self
 
 # ------ The time both levels have to agree in, and who decides if they do not
 
