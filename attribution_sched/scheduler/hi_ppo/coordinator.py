@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self, TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -880,7 +880,7 @@ class HiPpo:
         other.deadline_s = math.inf
         return other.coordinate(view).thought
 
-    def branch(self) -> HiPpo:
+    def branch(self) -> Self:
         """Another that decides on from here; see :class:`~.policy.Branching`.
 
         What deciding changes is copied, refusals of the cluster among it; what is only worked out is shared.
