@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
 import time
 from types import TracebackType
-from typing import Self
 
 # ------ The time both levels have to agree in, and who decides if they do not
 
