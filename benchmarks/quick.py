@@ -70,7 +70,7 @@ CHECKS = (
     Check("results_explain.md", "named blockers removed, the task is placed, share",
           "benchmarks/why_waiting.py --preset cross-domain-easy --days 1 --per-day 80 --runs {scratch}/why.jsonl",
           r"^\| (?!world)(?:[^|]*\|){4} (?P<part>\d+) of (?P<all>\d+)",
-          r"\| together \| [\d,]+ \| \*\*(?P<part>[\d,]+) of (?P<all>[\d,]+)\*\*", 0.05),
+          r"\| together \|(?:[^|]*\|){3} (?P<part>[\d,]+) of (?P<all>[\d,]+) \|", 0.05),
     Check("results_feedback.md", "utilisation under fixed weights", "benchmarks/feedback_loop.py --only fixed --quick",
           rf"^fixed/\d+ .*utilisation {N}", rf"^\| fixed weights \|[^|]*\|[^|]*\| {N} ", 0.02, mean=True),
     Check("results_hi_ppo.md", "what the agents gain over the rule a day on the testbed, no thinking",

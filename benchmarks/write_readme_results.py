@@ -166,16 +166,14 @@ ROWS = (
         "python benchmarks/when_starts.py --runs 4",
     ),
     Row(
-        "Why is it waiting: {answers} answers; what was named removed, or advice followed, the job starts",
-        "blockers {held} of {asked} (Hi-PPO's {hi} of {hi_all}); **advice {followed} of {advised}**{age}",
+        "Why is it waiting: {answers} answers; those named removed, or the advice followed, the job starts",
+        "**{percent} %** ({done} of {named}; advice {followed} of {advised})",
         "{wrong} contradictions in {decisions} decisions (**none in 10⁵ asked**)",
         "results_explain.md",
         (
-            rf"\| together \| (?P<answers>{N}) \| \*\*(?P<held>{N}) of (?P<asked>{N})\*\* "
-            r"\([^;]*; hi-ppo (?P<hi>\d+) of (?P<hi_all>\d+)",
-            rf"\| together .*\*\*(?P<followed>{N}) of (?P<advised>{N})\*\* \([\d.]+ %\) \| \|",
-            rf"advice followed: {N} of {N}(?P<age>(?: \(\*\*earlier code\*\*\))?)",
-            rf"\*\*(?P<wrong>Six) contradictions\*\* in {N} answers over (?P<decisions>{N}) decisions",
+            rf"Of (?P<answers>{N}) answers, acting on them started the job in (?P<done>{N}) of (?P<named>{N}) cases "
+            rf"\((?P<percent>{N}) %\)\*\*; (?P<wrong>{N}) contradictions in (?P<decisions>{N}) decisions",
+            rf"\| together \|(?:[^|]*\|){{6}} (?P<followed>{N}) of (?P<advised>{N}) \|",
         ),
         "python benchmarks/why_waiting.py",
     ),
