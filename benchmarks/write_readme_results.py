@@ -140,12 +140,13 @@ ROWS = (
     ),
     Row(
         "J5 · 100 placements explained: rank correlation of drivers, all weights shuffled; top driver put back",
-        "{shuffled} (0.2 wanted; other days {first} and {other}; over all players {players}, at worst {worst}: **missed "
-        "there**); flips {flips} of decisions (put back to *any* earlier value {any})",
+        "{shuffled} (0.2 wanted; other days {first} and {other}; over all players {players}, at worst {worst}: **missed"
+        " there**); flips {flips} of decisions (put back to *any* earlier value {any})",
         "another sampling seed {again}; a random input {random}",
         "results_explain.md",
         (
-            rf"^\| all weights shuffled, ρ of the drivers \| (?P<first>{N}) [^|]*\| (?P<other>{N}) [^|]*\| (?P<shuffled>{N})",
+            rf"^\| all weights shuffled, ρ of the drivers \| (?P<first>{N}) [^|]*\| (?P<other>{N}) [^|]*"
+            rf"\| (?P<shuffled>{N})",
             rf"^\| all weights shuffled, ρ of all players \|[^|]*\| (?P<worst>{N}) [^|]*\| (?P<players>{N})",
             rf"the deployed policy flips \|[^|]*\|[^|]*\| (?P<flips>{N})",
             rf"put back to any earlier value \|[^|]*\|[^|]*\| (?P<any>{N})",
