@@ -9,8 +9,8 @@ Recorded anew since, and why: ``cross-domain-easy/exact-switch``: its start desc
 local searches share, which is wider than its own was, and finds better plans (seed 0: one plan of 26, with R_eff 0.330
 for 0.321; clocks and all other plans are the same to the bit).
 Again, five seeds of ten (2, 3, 6, 7, 8): where plans first differ, four are the same plan the other way round or
-through another domain, of equal worth to 1e-3, and one is better (seed 8: R_eff 0.219 for 0.202); what follows hangs on them.
-The commit that moved them was not traced: slow goldens had not been run for some time.
+through another domain, of equal worth to 1e-3, and one is better (seed 8: R_eff 0.219 for 0.202); what follows hangs on
+them. The commit that moved them was not traced: slow goldens had not been run for some time.
 ``testbed``, all policies: served tasks have the demands of serving, so their host time varies otherwise.
 """
 
