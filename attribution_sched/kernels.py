@@ -875,24 +875,29 @@ _BLAS = _Blas()
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(*, torch: bool = True) -> Iterator[None]:
     """Run the body with one torch thread and one BLAS thread; the old numbers come back on exit.
 
     May be nested and used from several threads at once; where the numbers are 1 already it does next to nothing.
     Also works as a decorator: ``@one_thread()``.
-    """
-    import torch
 
-    before = torch.get_num_threads()
+    Args:
+        torch: Whether to load torch for it, two seconds, where nothing has: without, for bodies that use it only
+            through what has loaded it already.
+    """
+    if torch:
+        import torch as _  # noqa: F401
+    loaded = sys.modules.get("torch")
+    before = 1 if loaded is None else loaded.get_num_threads()
     _BLAS.enter()
-    if before != 1:
-        torch.set_num_threads(1)
+    if loaded is not None and before != 1:
+        loaded.set_num_threads(1)
     try:
         yield
     finally:
         _BLAS.leave()
-        if before != 1:
-            torch.set_num_threads(before)
+        if loaded is not None and before != 1:
+            loaded.set_num_threads(before)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.words import Phrase
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, twin
+from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, at_ease, twin
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Memory:
                 self._kept.popitem(last=False)
 
     # With several threads BLAS adds up in another order, and a last digit of the record would tell how many there were.
-    @one_thread()
+    @one_thread(torch=False)
     def explain(
         self, decided: Decided, *, parts: bool = False, task: KnownTask | None = None, **options: Any
     ) -> Explanation:
@@ -212,7 +212,7 @@ class Memory:
             told = explainer.explain(decided, **options, sure=False)
             return replace(told, notes=(*told.notes, f"How sure the policy was is not known: {error}"))
 
-    @one_thread()
+    @one_thread(torch=False)
     def explain_other(self, policy: Policy, decided: Decided, **options: Any) -> Explanation:
         """Explain what another policy decides in the place of this one, against the same background.
 
@@ -323,7 +323,7 @@ class Memory:
         if enough:
             return Background.of(own, Phrase("background.before", count=len(own), first=own[0].id, last=own[-1].id))
         if self._warm is None:
-            self._warm = self._warm_up(twin(self._policy), self._seed + SEED_STEP)
+            self._warm = self._warm_up(at_ease(self._policy), self._seed + SEED_STEP)
         how = {"count": len(self._warm), "seed": self._seed + SEED_STEP, "own": len(own)}
         name = Phrase("background.warm_up_and_own" if own else "background.warm_up", **how)
         return Background.of([*self._warm, *own], name)

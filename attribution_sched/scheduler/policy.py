@@ -345,6 +345,14 @@ def twin(policy: Policy, *, remembers: bool = False) -> Policy:
     return other
 
 
+def at_ease(policy: Policy) -> Policy:
+    """A copy that decides without playing copies of the cluster on, where it is the situations that count."""
+    other = twin(policy)
+    if getattr(other, "think", None) is not None:
+        other.think = None  # type: ignore[attr-defined]
+    return other
+
+
 @dataclass(frozen=True, eq=False)
 class TreeReading:
     """How a decision tree came to what it said at a decision.

@@ -234,7 +234,7 @@ def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferr
     """What is chosen for the view's task in each situation: by the agents, or by the wide search where it decides."""
     planner, situations = policy.planner(view), checked(view, situations)
     found: list[Preferred] = []
-    with one_thread():
+    with one_thread(torch=False):
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
             walked = decode(planner, part, policy.agents_actor(view, planner, part))
