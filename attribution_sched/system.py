@@ -110,6 +110,7 @@ if TYPE_CHECKING:
 
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.billing.bill import Bill, Prices
+    from attribution_sched.cluster.demands import Demands
     from attribution_sched.explain.blame import Blame
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.delay import Delay
@@ -663,6 +664,21 @@ class System:
         check_language(lang)
         with self._turn:
             return queue_table(self.cluster, lang)
+
+    def true_demands(self, task: str) -> Demands:
+        """What a task that was handed in to a simulation really demands, for studies; no policy is told.
+
+        Args:
+            task: Its id.
+
+        Raises:
+            JournalError: If the journal has no such task.
+            TaskError: If nobody handed it in: the simulation sent it, and keeps its demands.
+        """
+        found = handed_in(self.world, self.journal.task(task), self.seed)
+        if found is None:
+            raise TaskError(problem("task", task, "was not handed in", "Ask for one of submit() or of a demo"))
+        return found.demands
 
     def status(self) -> Status:
         """The clock, free devices, tasks, reservations, weights: how all of it stands now."""

@@ -15,8 +15,6 @@ import attribution_sched
 from tests.docs_text import ROOT, TEXTS, blocks, named
 
 ROOMS = ("attribution", "cluster", "config", "executors", "explain", "feedback", "journal")
-INNER = {"attribution_sched.admission"}
-"""What no public name offers: the first case study looks behind the simulation, at what a task truly demands."""
 
 NAMES = [name for name in attribution_sched.__all__ if name != "__version__"]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py")) + sorted((ROOT / "docs").glob("make_pictures.py"))
@@ -90,7 +88,7 @@ def test_pages_import_declared_names_only(block):
 @pytest.mark.parametrize("path", EXAMPLES, ids=named)
 def test_examples_import_declared_names_only(path):
     found = imported(path.read_text("utf-8"))
-    assert set(found) <= {"attribution_sched"} | INNER
+    assert set(found) <= {"attribution_sched"}
     assert found.get("attribution_sched", set()) <= set(attribution_sched.__all__)
 
 

@@ -27,7 +27,6 @@ from matplotlib import pyplot as plt
 from telling import COLOURS, say, show, table
 
 from attribution_sched import Plan, System, cluster, plots, reasoning
-from attribution_sched.admission import handed_in
 
 system = System.demo()
 results = {}
@@ -109,10 +108,9 @@ kinds = {(kind.model.name, kind.training): row for row, kind in enumerate(system
 cost = system.cluster.engine.cost
 priced = {}
 for name, result in results.items():
-    task = handed_in(system.world, system.journal.task(name), system.seed)
     kind = kinds[result.task.kind, result.task.training]
     variants = [in_format(result.decision.plan, precision) for precision in cluster.PRECISIONS]
-    costs = cost.score(variants, kind, factors=task.demands.factors)
+    costs = cost.score(variants, kind, factors=system.true_demands(name).factors)
     priced[name] = {
         precision: (step_s * 1e3, energy_j / result.task.batch_size)
         for precision, step_s, energy_j in zip(cluster.PRECISIONS, costs.step_s, costs.energy_j, strict=True)
@@ -244,7 +242,7 @@ four = replace(
         for one in results["EfficientNet"].decision.plan.replicas
     ),
 )
-demands = handed_in(system.world, system.journal.task("EfficientNet"), system.seed).demands
+demands = system.true_demands("EfficientNet")
 four_gpus = cost.score([four], kinds[results["EfficientNet"].task.kind, False], factors=demands.factors)
 assert 0.95 * ms < 1e3 * four_gpus.step_s[0] < ms, "four GPUs are hardly faster"
 assert four_gpus.energy_j[0] / results["EfficientNet"].task.batch_size > 1.9 * joules, "for twice the joules"
