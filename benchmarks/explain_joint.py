@@ -166,7 +166,7 @@ def measure_preset(args: argparse.Namespace, preset: str, known: set[str]) -> No
     policy = HiPpo(deadline_s=NO_DEADLINE_S) if args.policy == "hi-ppo" else make_policy(args.policy)
     world = load_settings(preset).build_world()
     background = Background.of(days(world, policy, USUAL, 600), "earlier days")
-    taken = days(world, policy, args.seed, max(400, 6 * max(args.placements, args.others)))
+    taken = days(world, policy, args.seed, max(400, 6 * max(args.placements, args.others), 30 * args.costs))
     explainer = Explainer(policy, background)
     blanks: dict[int, Explainer | None] = {}
 
