@@ -63,7 +63,9 @@ def moment_of(cluster: SimulatedCluster, name: str) -> tuple[Decision, Sequence[
     place = cluster.place_of(name)
     if place is None or place == "running":
         rule = "runs already" if place else "does not wait here: it ended, was withdrawn, or was never handed in"
-        fix = "See queue() for what waits" if place else nearest(name, list(cluster.names()))
+        others = [each for each in cluster.names() if cluster.place_of(each) != "running"]
+        # A task that runs was not misspelt: all that could have been asked about are listed.
+        fix = nearest("" if place else name, others) if others else "Nothing waits"
         raise TaskError(problem("task", name, rule, fix))
     state, k = cluster.engine.state, len(cluster.world.cluster)
     slot = cluster.slot_of(name)

@@ -79,6 +79,16 @@ def test_one_clear_error_and_nothing_changed(system, ask):
     assert before == (system.journal.count(), system.now_s, list(system.queue()["id"]))
 
 
+def test_tasks_that_are_listed_as_valid_are_those_that_can_be_asked_about(system):
+    runs = next(name for name in system.cluster.names() if system.cluster.place_of(name) == "running")
+    for name in ("nope", runs):
+        with pytest.raises(TaskError, match="Valid: ") as told:
+            system.why(name)
+        valid = str(told.value).partition("Valid: ")[2].split(", ")
+        assert runs not in valid
+        assert set(valid) <= set(system.queue()["id"])
+
+
 class Breaks(ShortestJobFirst):
     """Decides well until it is told to break: then it fails wherever it is asked, in copies too."""
 
