@@ -350,8 +350,8 @@ def restore_snapshot(
         return {"sequence": 0, "tasks": 0}
     details: dict[str, Any] = json.loads(snapshot.arrays["facts"].tobytes())
     restore_cluster(cluster, snapshot.arrays, details)
-    if policy is not None and isinstance(policy, Recallable):
-        policy.recall(take(snapshot.arrays, "policy."))
+    if policy is not None:
+        recall_from(snapshot, policy)
     return details | {"sequence": snapshot.sequence}
 
 
@@ -365,12 +365,18 @@ def snapshot_before(journal: Journal, at: int) -> SnapshotRecord | None:
     return snapshot if snapshot is not None and _readable(snapshot) else None
 
 
+def recall_from(snapshot: SnapshotRecord, policy: Policy) -> None:
+    """Let a policy remember what it did at a snapshot, if it can."""
+    if isinstance(policy, Recallable):
+        policy.recall(take(snapshot.arrays, "policy."))
+
+
 def recall_newest(journal: Journal, policy: Policy) -> int:
     """Let a policy remember what it did at the newest snapshot; returns the decisions that this includes."""
     snapshot = journal.newest_snapshot()
     if snapshot is None or not isinstance(policy, Recallable):
         return 0
-    policy.recall(take(snapshot.arrays, "policy."))
+    recall_from(snapshot, policy)
     return snapshot.sequence
 
 

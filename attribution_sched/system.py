@@ -94,6 +94,7 @@ from attribution_sched.results import (
 from attribution_sched.resume import (
     EVERY,
     RecordedVectors,
+    recall_from,
     recall_newest,
     record_snapshot,
     replay,
@@ -1690,8 +1691,11 @@ class System:
         priced_otherwise: list[str] = []
         start: dict[str, Any] = {"sequence": 0, "tasks": 0}
         # One that says what it sees remembers by looking; any other that can say what it remembers is asked again only
-        # from its newest memory on.
-        ask_from = 0
+        # from its newest memory on. Where all is lived through, neither is asked about what the newest memory includes.
+        ask_from, kept = 0, None
+        if near <= 0 and rehearse and isinstance(self.policy, Recallable):
+            kept = snapshot_before(self.journal, count)
+            ask_from = kept.sequence if kept else 0
         if near > 0:
             self._adopt(versions.due(near))
             looks = rehearse and isinstance(self.policy, Appraiser)
@@ -1707,10 +1711,15 @@ class System:
             self._since, self._waits_s = start["since"], start["waits_s"]
             self._snapshot_at = start["sequence"]
 
+        def remember(number: int) -> None:
+            if kept is not None and number == kept.sequence:
+                recall_from(kept, self.policy)
+
         def before(cluster: SimulatedCluster, decision: DecisionRecord) -> None:
             nonlocal otherwise
             number = decision.sequence or 0
             self._adopt(versions.due(number))
+            remember(number)
             self.reward = with_weights(reshaping.in_force(number, self.world.reward), decision.weights)
             if number < ask_from and isinstance(self.policy, LinkWatcher):
                 self.policy.watch_links(cluster.pending(background=True))
@@ -1739,6 +1748,7 @@ class System:
         for unfinished in operations.still_open(self.journal):
             self.journal.record_effect(int(unfinished.number or 0))
         self._adopt(versions.due(count))
+        remember(count)
         if reshaping.set_at(count):
             self.reward = reshaping.in_force(count, self.reward)
         versions.anchored = versions.current if reshaping.anchored_weights is None else reshaping.anchored_weights

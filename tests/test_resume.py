@@ -13,6 +13,7 @@ from attribution_sched.explain import memory
 from attribution_sched.journal import journal as journal_room
 from attribution_sched.live_cluster import SimulatedCluster
 from attribution_sched.resume import RecordedVectors, record_snapshot, restore_cluster, restore_snapshot, save_cluster
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.types import Task
 from tests.campaigns.same import account, decisions
 from tests.small_world import small
@@ -108,6 +109,27 @@ def test_hi_ppo_knows_the_links_after_a_snapshot_as_if_it_had_never_stopped(tmp_
     assert all(np.array_equal(found[name], straight[name], equal_nan=True) for name in straight)
     with System.resume(path) as again:  # Nothing was decided meanwhile: it has not forgotten.
         assert np.array_equal(again.policy.memory()["last_s"], straight["last_s"])
+
+
+def test_a_short_journal_is_lived_through_without_asking_for_what_a_snapshot_holds(tmp_path, monkeypatch):
+    path = tmp_path / "run.journal"
+    grown(path, "hi-ppo[quick]", 30).close()
+    straight = grown(None, "hi-ppo[quick]", 30)
+    asked = []
+    decide = HiPpo.decide
+    monkeypatch.setattr(HiPpo, "decide", lambda policy, view: asked.append(view) or decide(policy, view))
+    with System.resume(path) as resumed:
+        assert not asked
+        assert list(resumed.journal.events())[-1].details["lived_through"] == straight.journal.count()
+        found, known = resumed.policy.memory(), straight.policy.memory()
+        assert set(found) == set(known)
+        assert all(np.array_equal(found[name], known[name], equal_nan=True) for name in known)
+        for system in (resumed, straight):
+            while system.journal.count() < 40:
+                system.schedule_next_task()
+        assert asked
+        assert same_state(resumed, straight)
+        assert decisions(resumed.journal) == decisions(straight.journal)
 
 
 def test_a_forgotten_decision_of_hi_ppo_is_seen_as_it_was(tmp_path, short):
