@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,10 @@ FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
 MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 30.0
 """No further than so many tasks are expected to come; fewer where a policy has to be asked in every copy."""
 
+REWARD = "reward"
 QUANTITIES: tuple[tuple[str, str], ...] = (
     ("wait", "h"), ("completion", "h"), ("finished", ""), ("energy", "kWh"), ("bill", "USD"), ("carbon", "kg"),
-    ("reward", ""), ("r_eff", ""), ("r_util", ""), ("r_cost", ""),
+    (REWARD, ""), ("r_eff", ""), ("r_util", ""), ("r_cost", ""),
 )  # fmt: skip
 """Told, with units: mean wait and time to the end per task, tasks finished, energy, traffic bill, carbon, R."""
 
@@ -105,6 +106,7 @@ class WhatIf:
         follower: Who decided in them.
         decisions: Decisions that were followed.
         seed: Of the futures.
+        repriced: Whether R is counted at other prices with the change, so that its difference is not what it does.
     """
 
     change: Phrase
@@ -115,6 +117,7 @@ class WhatIf:
     follower: str
     decisions: int
     seed: int
+    repriced: bool = False
 
     def __getitem__(self, quantity: str) -> Effect:
         for effect in self.effects:
@@ -124,13 +127,19 @@ class WhatIf:
         raise SettingsError(problem("quantity", quantity, "is not told", nearest(quantity, names)))
 
     def say(self, lang: str = "en") -> str:
-        """It in one sentence: what is certain, in absolute units; or that nothing is."""
-        certain = [effect for effect in self.effects if effect.certain and not effect.quantity.startswith("r_")]
+        """It in one sentence: what is certain, in absolute units; or that nothing is; R where it can be compared."""
+        untold = (REWARD,) if self.repriced else ()
+        certain = [
+            effect
+            for effect in self.effects
+            if effect.certain and not effect.quantity.startswith("r_") and effect.quantity not in untold
+        ]
         values = {
             "change": self.change, "futures": self.futures, "hours": number(self.hours, 2), "follower": self.follower
         }  # fmt: skip
+        more = say("what_if.repriced", lang) if self.repriced else ""
         if not certain:
-            return say("what_if.nothing", lang, **values)
+            return say("what_if.nothing", lang, **values) + more
         parts = tuple(
             Phrase(
                 "what_if.part",
@@ -142,7 +151,7 @@ class WhatIf:
             )
             for each in certain[:4]
         )
-        return say("what_if", lang, parts=parts, **values)
+        return say("what_if", lang, parts=parts, **values) + more
 
 
 def what_if(
@@ -178,7 +187,8 @@ def what_if(
     if not changes:
         return [_told(found, 0, Phrase("what_if.unchanged"), getattr(follower, "name", policy.name))]
     name = getattr(follower, "name", policy.name)
-    return [_told(found, at, words, name) for at, (words, _) in enumerate(changes, start=1)]
+    told = [_told(found, at, words, name) for at, (words, _) in enumerate(changes, start=1)]
+    return [replace(each, repriced=isinstance(made, Price)) for each, (_, made) in zip(told, changes, strict=True)]
 
 
 def _told(found: Fork, copy: int, words: Phrase, follower: str) -> WhatIf:

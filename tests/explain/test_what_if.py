@@ -65,6 +65,17 @@ def test_another_policy_another_price_another_task(system):
     assert words[0].split(", ")[1] not in before
 
 
+def test_r_at_another_price_is_not_told_as_an_effect(system):
+    """Nobody decides otherwise: only what R and its baseline are counted at differs."""
+    [told] = system.what_if(carbon_price=500.0, futures=3, hours=2.0)
+    assert told["reward"].certain and not told["energy"].certain
+    assert "nothing changes for certain" in told.say() and "new price" in told.say()
+    assert "R −" not in told.say() and "R +" not in told.say()
+    assert "新价格" in told.say("zh")
+    [other] = system.what_if(drop=system.domains[0], futures=3, hours=2.0)
+    assert "new price" not in other.say()
+
+
 def test_nothing_stays_changed(system):
     state = {name: array.copy() for name, array in system.cluster.engine.state._asdict().items()}
     count = system.journal.count()

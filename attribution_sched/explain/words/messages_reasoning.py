@@ -497,6 +497,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "With {change} nothing changes for certain ({futures} futures of {hours} h, {follower} decides).",
         "若{change}：没有确定的变化（{futures} 个未来，各 {hours} 小时，由 {follower} 决策）。",
     ),
+    "what_if.repriced": (
+        " R and the baseline it is measured against are then counted at the new price: its difference is no effect.",
+        "R 及其基线此时均按新价格计量，其差值不代表该改变的效果。",
+    ),
     "what_if.part": ("{quantity} {delta}{unit} [{low}, {high}]", "{quantity} {delta}{unit} [{low}, {high}]"),
     "what_if.heading.quantity": ("quantity", "指标"),
     "what_if.heading.without": ("as it is", "现状"),
