@@ -18,7 +18,7 @@ from attribution_sched.cluster.fork import FACTORS, Belief, Follower, Remove, fo
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.preference import devices_needed
-from attribution_sched.scheduler.policy import Foresight, Policy, QueueOrder, decides_now
+from attribution_sched.scheduler.policy import Foresight, Policy, QueueOrder, decides_now, pairs, plays_copies
 from attribution_sched.types import FloatArray, IntArray, Task
 
 POOL_COLUMNS = st.POOL_COLUMNS
@@ -60,6 +60,16 @@ class Bounded:
         """The policy's."""
         return self.policy.name
 
+    @property
+    def pairs(self) -> bool:
+        """The policy's."""
+        return pairs(self.policy)
+
+    @property
+    def plays_copies(self) -> bool:
+        """The policy's, where it may."""
+        return self.looks_ahead and plays_copies(self.policy)
+
     def select(self, view: Decision) -> int:
         """The policy's choice of the next task; the one that is up if it does not choose."""
         return self.policy.select(self._seen(view)) if isinstance(self.policy, QueueOrder) else view.slot
@@ -88,6 +98,28 @@ class Bounded:
         return replace(view, reward=self.view.reward, moment=moment, backlog=self.view.backlog)
 
 
+class Passing(Bounded):
+    """The same policy where whoever would start before the task in question is gone instead, one after the other."""
+
+    def __init__(self, policy: Policy, view: Decision, allowed: IntArray | None, *, looks_ahead: bool) -> None:
+        super().__init__(policy, view, allowed, looks_ahead=looks_ahead)
+        self.passed: list[int] = []
+
+    def decide(self, view: Decision) -> Plan | None:
+        """The policy's plan for the task in question; None for everybody else, who is gone if it has one."""
+        if view.slot in self.passed:
+            return None
+        plan = super().decide(view)
+        if plan is None or view.replanning or view.slot == self.view.slot:
+            return plan
+        self.passed.append(view.slot)
+        return None
+
+    def _seen(self, view: Decision) -> Decision:
+        seen = super()._seen(view)
+        return replace(seen, queue=tuple(each for each in seen.queue if each.slot not in self.passed))
+
+
 class Trial:
     """Tries changes of a moment, and counts.
 
@@ -111,6 +143,7 @@ class Trial:
         if isinstance(policy, Foresight):
             self._quick = decides_now(Bounded(policy, view, allowed, looks_ahead=False), self.moment)
         self._beliefs = _Nominal()
+        self._policy, self._allowed = policy, allowed
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -121,6 +154,13 @@ class Trial:
     def without(self, gone: Collection[int | str]) -> Instant:
         """What happens if tasks, waiting or running, are not there; a first look where the policy looks ahead."""
         return self._play(self.moment, gone, self._quick)
+
+    def passing(self, gone: Collection[int | str]) -> tuple[int, ...]:
+        """Who would start before the task, one gone after the other, if these are not there: one play for a queue."""
+        looks_ahead = not isinstance(self._policy, Foresight)
+        policy = Passing(self._policy, self.view, self._allowed, looks_ahead=looks_ahead)
+        self._play(self.moment, gone, decides_now(policy, self.moment))
+        return tuple(policy.passed)
 
     def starts_without(self, gone: Collection[int | str]) -> bool:
         """Whether the task starts if these are not there, by the whole policy."""

@@ -321,7 +321,7 @@ class _Question:
     def _ahead(self, blockers: tuple[str, ...]) -> tuple[str, ...] | None:
         """Waiting tasks that have to be gone, beside the blockers, for it to start; None if that is not enough."""
         waiting, tasks = self.trial.waiting, self.trial.moment.tasks
-        ahead: tuple[int, ...] = ()
+        ahead = self.trial.passing(blockers)
         for _ in range(MOST_ROUNDS):
             instant = self.trial.without((*blockers, *ahead))
             if instant.starts or not instant.others:

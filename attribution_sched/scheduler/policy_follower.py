@@ -32,7 +32,7 @@ from attribution_sched.cluster.fork import (
 )
 from attribution_sched.cluster.plan import Plan, layout_table
 from attribution_sched.cluster.world import TaskPool, World
-from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
+from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder, pairs, plays_copies
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Task
 
@@ -49,6 +49,9 @@ class PolicyFollower:
 
     def __init__(self, policy: Policy, rule: RuleFollower | None, engine: Engine) -> None:
         self.policy, self.rule, self.engine = policy, rule, engine
+        # Who says that it never plays copies is not shown what for: half of the time of a long queue.
+        self._moment = plays_copies(policy)
+        self._neighbours = pairs(policy) or self._moment
 
     @classmethod
     def at_once(cls, policy: Policy, moment: Moment) -> PolicyFollower:
@@ -116,7 +119,7 @@ class PolicyFollower:
                 decided += 1
                 if not seen.replanning and len(seen.queue) > 1 and isinstance(self.policy, QueueOrder):
                     chosen = self.policy.select(seen)
-                    if (seen.time_s, chosen) not in deferred:
+                    if chosen != seen.slot and (seen.time_s, chosen) not in deferred:
                         pend(shell, chosen)
                         seen = self._seen(shell, one, limits) or seen
                 plan = self.policy.decide(seen)
@@ -147,14 +150,11 @@ class PolicyFollower:
                 reprice(world, one, 0, wanted == PRICE_NETWORK, copies.scratch)
         return decided
 
-    @staticmethod
-    def _seen(shell: Engine, one: StateArrays, limits: TenantLimits) -> Decision | None:
+    def _seen(self, shell: Engine, one: StateArrays, limits: TenantLimits) -> Decision | None:
         """The pending decision with only what tenants may use."""
-        if not limits.active:
-            return view(shell)
-        seen = view(shell)
-        if seen is None:
-            return None
+        seen = view(shell, neighbours=self._neighbours, moment=self._moment)
+        if seen is None or not limits.active:
+            return seen
         rows = one.slots[0, :, st.POOL]
         queue = tuple(
             task

@@ -38,6 +38,24 @@ def test_who_goes_first_has_gone_first():
     assert trial.without(["small", views[first].slot]).starts and trial.count == 1
 
 
+def test_a_long_queue_ahead_is_found_in_one_play():
+    """Everybody before it is gone one after the other: as many tasks as there are, and not a play for each."""
+    with System("shared", "sjf", queue="empty") as system:
+        for _ in range(8):
+            system.submit("opaque-8", steps=9000)
+        system.run(8)
+        names = [system.submit("opaque-8", steps=1000) for _ in range(15)]
+        views = {name: moment_of(system.cluster, name)[0] for name in names}
+        told = {name: system.why(name) for name in names}
+    holder = next(iter(told.values())).blockers
+    passed = {name: Trial(make_policy("sjf"), view).passing(holder) for name, view in views.items()}
+    assert sorted(len(each) for each in passed.values()) == list(range(15))
+    for name, view in views.items():
+        assert view.slot not in passed[name]
+        assert Trial(make_policy("sjf"), view).without([*holder, *passed[name]]).starts
+        assert len(told[name].ahead) == len(passed[name]) and told[name].tried < 16
+
+
 def test_nothing_changed_starts_nobody_and_changes_nothing():
     view = full()["long"]
     before = view.moment.state.slots.copy(), view.moment.state.tasks.copy()
