@@ -83,7 +83,8 @@ def save(path: str | Path, weights: Weights, about: Mapping[str, Any]) -> None:
     """
     arrays: Arrays = {name: np.ascontiguousarray(getattr(weights, name)) for name in ("theta", *_FORM)}
     if weights.ranker is not None:
-        arrays |= {_RANKER + name: np.ascontiguousarray(array) for name, array in weights.ranker.arrays.items()}
+        # Not ascontiguousarray: it makes a vector of a single number, which then does not load.
+        arrays |= {_RANKER + name: np.asarray(array, order="C") for name, array in weights.ranker.arrays.items()}
     header = {"features": feature_names(), "about": dict(about)}
     write(path, KIND, header, arrays, attribution_schema=ATTRIBUTION_SCHEMA)
 

@@ -1,10 +1,13 @@
 """Weights on disk: exactly what was written, or one clear error."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attribution_sched.errors import CheckpointError, ModelFitError
 from attribution_sched.scheduler.hi_ppo.checkpoint import KIND, SHIPPED, describe, feature_names, load, save
+from attribution_sched.scheduler.hi_ppo.ranker import SHAPES, Ranker
 from attribution_sched.scheduler.hi_ppo.upper_agent import SIZE, rule_theta
 from attribution_sched.storage import write
 from attribution_sched.types import ATTRIBUTION_SCHEMA
@@ -19,6 +22,16 @@ def test_weights_come_back_to_the_last_bit(tmp_path):
     for name in ("theta", "unit", "weight", "bias"):
         assert getattr(found, name).tobytes() == getattr(made, name).tobytes()
     assert describe(tmp_path / "w.safetensors") == {"why": "a test"} and found.ranker is None
+
+
+def test_a_ranker_comes_back_to_the_last_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    made = replace(worlds.weights(), ranker=Ranker({name: rng.normal(size=shape) for name, shape in SHAPES.items()}))
+    save(tmp_path / "w.safetensors", made, {})
+    found = load(tmp_path / "w.safetensors").ranker
+    assert found is not None
+    for name, shape in SHAPES.items():
+        assert found.arrays[name].shape == shape and np.array_equal(found.arrays[name], made.ranker.arrays[name])
 
 
 def test_the_shipped_weights_have_learnt_and_read_counters_as_the_system_does():
