@@ -170,7 +170,7 @@ class TrainingSummary:
         gains: World → what the agents gain over the rule a day on held-out days, and the half-width of its interval.
         groups: Groups of corrections that were played.
         forked: Decisions that were forked for the ranker.
-        ranker_gain: What the ranker gains over the agents a day on held-out days, and the half-width; None without one.
+        ranker_gains: World → what the ranker gains over the agents a day on held-out days, and the half-width.
         ranker_kept: Whether it is in the checkpoint.
         minutes: Processor minutes, of this call.
         interrupted: Whether the run was stopped before its end; ``resume`` goes on.
@@ -180,7 +180,7 @@ class TrainingSummary:
     gains: dict[str, tuple[float, float]]
     groups: int
     forked: int
-    ranker_gain: tuple[float, float] | None
+    ranker_gains: dict[str, tuple[float, float]]
     ranker_kept: bool
     minutes: float
     interrupted: bool
@@ -228,7 +228,7 @@ def train(
     say(f"building {', '.join(chosen.agents.worlds)} (a first run compiles its kernels)")
     worlds = {name: training_world(name) for name in {**chosen.agents.worlds, **chosen.ranker.worlds}}
     notes = TrainingLog(folder, (10**9, 0) if resume else None)
-    forked, judged, kept = 0, None, False
+    forked, judged, kept = 0, dict[str, tuple[float, float]](), False
     try:
         with _asked_to_stop() as asked:
 
@@ -244,7 +244,7 @@ def train(
                 if data is not None and not ends():
                     say(f"learning from {forked:,} forked decisions")
                     weights, judged, kept = _learn_ranker(chosen, worlds, weights, data, notes, show)
-                    save(folder / BEST, weights, {**about, "forked": forked, "ranker_gain": judged})
+                    save(folder / BEST, weights, {**about, "forked": forked, "ranker_gains": judged})
             interrupted = ends()
     finally:
         notes.close()
@@ -277,6 +277,9 @@ def _learn_agents(
     search: Search = Search.begun(first.theta)
     if (folder / STATE).is_file():
         search, state = _agents_state(folder / STATE)
+    else:
+        # Before the first look too: a run that is stopped earlier goes on from the same agents.
+        _keep_state(folder / STATE, search, state)
     days = {name: Days(worlds[name], count, first) for name, count in course.worlds.items()}
 
     def told(one: Round, now: Search) -> None:
@@ -284,9 +287,7 @@ def _learn_agents(
             state["best"] = now.theta
             state["gains"] = {name: (gain.mean, gain.half_width) for name, gain in one.gains.items()}
         state["groups"] = one.groups
-        held: dict[str, Any] = {name: np.asarray(getattr(now, name)) for name in _SEARCH}
-        held |= {"best": state["best"], "names": list(state["gains"])}
-        np.savez(folder / STATE, gains=np.array(list(state["gains"].values())).reshape(-1, 2), **held)
+        _keep_state(folder / STATE, now, state)
         told_gains = {name: {"mean": gain.mean, "half_width": gain.half_width} for name, gain in one.gains.items()}
         notes.write("agents", one.groups, one.groups, {"kept": float(one.kept), **told_gains})
         words = ", ".join(f"{name} {gain.mean:+.1f} ± {gain.half_width:.1f}" for name, gain in one.gains.items())
@@ -298,6 +299,13 @@ def _learn_agents(
             best=state["best"], stop=ends,
         )  # fmt: skip
     return first.with_agents(state["best"]), dict(state["gains"]), int(state["groups"])
+
+
+def _keep_state(path: Path, search: Search, state: Mapping[str, Any]) -> None:
+    """Write where the search stands."""
+    held: dict[str, Any] = {name: np.asarray(getattr(search, name)) for name in _SEARCH}
+    held |= {"best": state["best"], "names": list(state["gains"])}
+    np.savez(path, gains=np.array(list(state["gains"].values())).reshape(-1, 2), **held)
 
 
 def _agents_state(path: Path) -> tuple[Search, dict[str, Any]]:
@@ -324,12 +332,15 @@ def _fork_days(
     from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, collect
 
     days = [(name, FORKED_SEED + day) for name, count in chosen.ranker.worlds.items() for day in range(count)]
+    numbers = {name: number for number, name in enumerate(chosen.ranker.worlds)}
     files = [folder / f"forked-{name}-{seed}.npz" for name, seed in days]
     for done, ((name, seed), file) in enumerate(zip(days, files, strict=True)):
         if ends():
             break
         if not file.is_file():
-            decisions = collect(worlds[name], range(seed, seed + 1), chosen.ranker.futures, weights=folder / BEST)
+            decisions = collect(
+                worlds[name], range(seed, seed + 1), chosen.ranker.futures, numbers[name], weights=folder / BEST
+            )
             part = file.with_suffix(".part.npz")
             decisions.save(part)
             part.replace(file)
@@ -341,8 +352,8 @@ def _fork_days(
 def _learn_ranker(
     chosen: TrainingSettings, worlds: Mapping[str, World], weights: Weights, data: ForkedDecisions, notes: Any,
     show: Callable[[str, float, str], None],
-) -> tuple[Weights, tuple[float, float], bool]:  # fmt: skip
-    """Let the ranker learn, and keep it if whole held-out days say so beyond their interval."""
+) -> tuple[Weights, dict[str, tuple[float, float]], bool]:  # fmt: skip
+    """Let the ranker learn, and keep it if whole held-out days of its worlds say so beyond their intervals."""
     from dataclasses import replace
 
     from attribution_sched.scheduler.episode import play
@@ -355,16 +366,26 @@ def _learn_ranker(
         learning_rate=how.lr,
     )  # fmt: skip
     ranked = replace(weights, ranker=learn_ranker(data, settings, chosen.seed))
-    world, gain = worlds[next(iter(how.worlds))], []
     policies = [HiPpo(one, deadline_s=np.inf) for one in (weights, ranked)]
-    for day in range(how.judged):
-        without, with_it = (play(world, policy, JUDGED_SEED + day).reward for policy in policies)
-        gain.append(with_it - without)
-        show("judging", (day + 1) / how.judged, f"ranker {np.mean(gain):+.2f} a day")
-    mean, half = float(np.mean(gain)), float(1.96 * np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else 0.0
-    kept = mean > half
-    notes.write("ranker", 0, len(data), {"gain": mean, "half_width": half, "kept": float(kept)})
-    return (ranked if kept else weights), (mean, half), kept
+    gains: dict[str, tuple[float, float]] = {}
+    for at, name in enumerate(how.worlds):
+        gain = []
+        for day in range(how.judged):
+            without, with_it = (play(worlds[name], policy, JUDGED_SEED + day).reward for policy in policies)
+            gain.append(with_it - without)
+            done = (at + (day + 1) / how.judged) / len(how.worlds)
+            show("judging", done, f"ranker {np.mean(gain):+.2f} a day, {name}")
+        half = float(1.96 * np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf
+        gains[name] = float(np.mean(gain)), half
+    kept = helps(gains)
+    seen = {name: {"gain": mean, "half_width": half} for name, (mean, half) in gains.items()}
+    notes.write("ranker", 0, len(data), {"kept": float(kept), **seen})
+    return (ranked if kept else weights), gains, kept
+
+
+def helps(gains: Mapping[str, tuple[float, float]]) -> bool:
+    """Whether gains a day, each with its half-width, are beyond their interval somewhere and below it nowhere."""
+    return any(mean > half for mean, half in gains.values()) and all(mean > -half for mean, half in gains.values())
 
 
 def train_testbed(

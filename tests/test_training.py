@@ -8,8 +8,8 @@ import pytest
 from attribution_sched import training
 from attribution_sched.config import load_settings, load_training_settings
 from attribution_sched.errors import CheckpointError, SettingsError
-from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load
-from attribution_sched.training import BEST, METRICS, SETTINGS, STATE, read_metrics, train, train_testbed
+from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, describe, load
+from attribution_sched.training import BEST, METRICS, SETTINGS, STATE, helps, read_metrics, train, train_testbed
 from tests.small_world import small
 
 COURSE = {
@@ -51,6 +51,18 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(whole, tmp_path):
     second = train(COURSE, tmp_path / "run", resume=True)
     assert not second.interrupted and second.groups == 4
     assert np.array_equal(load(second.best).theta, load(whole / BEST).theta)
+
+
+def test_a_run_that_was_stopped_at_once_goes_on_from_the_agents_it_was_given(tmp_path):
+    course = {**COURSE, "agents": {**COURSE["agents"], "groups": 0}, "ranker": {**COURSE["ranker"], "rounds": 0}}
+    train(course, tmp_path / "run", start=SHIPPED, stop=lambda: True)
+    again = train(course, tmp_path / "run", resume=True)
+    assert np.array_equal(load(again.best).theta, load(SHIPPED).theta)
+
+
+def test_a_ranker_is_kept_if_it_helps_somewhere_and_harms_nowhere():
+    assert helps({"a": (2.0, 1.0), "b": (-0.5, 1.0)})
+    assert not helps({"a": (2.0, 1.0), "b": (-1.5, 1.0)}) and not helps({"a": (0.5, 1.0)}) and not helps({})
 
 
 def test_a_folder_that_is_not_fit_is_refused(whole, tmp_path):

@@ -126,10 +126,9 @@ def _print_summary(summary: TrainingSummary) -> None:
     for name, (mean, half) in summary.gains.items():
         table.add_row(f"Agents over the rule a day, {name}", f"{mean:+.2f} ± {half:.2f}")
     table.add_row("Decisions forked", f"{summary.forked:,}")
-    if summary.ranker_gain is not None:
-        mean, half = summary.ranker_gain
-        verdict = "kept" if summary.ranker_kept else "left out"
-        table.add_row(f"Ranker over the agents a day ({verdict})", f"{mean:+.2f} ± {half:.2f}")
+    verdict = "kept" if summary.ranker_kept else "left out"
+    for name, (mean, half) in summary.ranker_gains.items():
+        table.add_row(f"Ranker ({verdict}) over the agents a day, {name}", f"{mean:+.2f} ± {half:.2f}")
     table.add_row("Processor minutes", f"{summary.minutes:.1f}")
     console.print(table)
     console.print(f"best weights: {summary.best}", soft_wrap=True)

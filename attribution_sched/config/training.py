@@ -62,17 +62,18 @@ class RankerSettings(Record):
         clip: ε of the clipped objective.
         temperature: At which policies are compared.
         lr: Learning rate.
-        judged: Held-out days of the first world on which it must gain beyond its interval, or it is left out.
+        judged: Held-out days of each of its worlds. It is kept if it gains beyond its interval somewhere, and loses
+            beyond it nowhere.
     """
 
-    worlds: Worlds = Field(default={"ou30": 40, "mixed": 10, "testbed": 10}, validate_default=True)
+    worlds: Worlds = Field(default={"testbed": 40, "ou30": 40, "cross-domain": 40}, validate_default=True)
     futures: Futures = 16
-    rounds: FromZero = 12
+    rounds: FromZero = 30
     epochs: Passes = 2
     minibatch_size: Count = 512
     clip: Positive = 0.2
     temperature: Positive = 4.0
-    lr: Positive = 1.0e-3
+    lr: Positive = 3.0e-3
     judged: Count = 64
 
 

@@ -20,7 +20,7 @@ from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
-from attribution_sched.explain.findings import OTHERS, THINKING, Confidence, Interaction, Player
+from attribution_sched.explain.findings import EXPERIENCE, OTHERS, THINKING, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
 from attribution_sched.explain.players import Lineup, Links, Readings, in_joules, lineup
@@ -91,6 +91,9 @@ FIXED = Phrase("note.fixed")
 
 OWN = ("policy", "policy+search", "search")
 """Sources of decisions that a policy settled on itself: no fallback, and nothing that thinking put in their place."""
+
+EXPERIENCED = "ranker"
+"""Source of decisions in which what PPO on the fork learnt had the last word: asked again, the policy says the same."""
 
 CHUNK = 1 << 15
 """Situations of many decisions that are put together at a time."""
@@ -373,12 +376,15 @@ class Explainer:
                 if float(target.score(seen)[0]) > 0.0:
                     return target, notes
             again = asked(seen)[0]
-            if attempt or where(again) == where(plan):
+            same = where(again) == where(plan)
+            if attempt or (same and decided.source != EXPERIENCED):
                 break
             overruled = self.policy.overruled(view, plan) if isinstance(self.policy, Thoughtful) else None
             if overruled is not None and isinstance(self.policy, ChoiceOdds):
                 score = odds_of(self.policy, view, plan)
                 return Preference(view, plan, score, RoomTable(view), odds=True, overruled=overruled), notes
+            if same:
+                break
             # Its memory or a deadline made it decide otherwise; asked anew, it does this.
             notes, plan = (ASKED_ANEW,), again
         notes = (*notes, SEARCHED if isinstance(self.policy, ChoiceOdds) else REASKED)
@@ -499,10 +505,12 @@ class Explainer:
 
 
 def _with_thinking(told: Explanation, view: Decision, by: Overruled) -> Explanation:
-    """What thinking added beside what the agents said, and their own choice as the other one."""
+    """What thinking, or experience, added beside what the agents said, and their own choice as the other one."""
     domains = [domain.name for domain in view.cost.cluster.domains]
     shown = {"gain": number(by.gain, 2, signed=True), "error": number(HALF * by.error, 2)}
-    value = Phrase("reading.thought", futures=by.copies, **shown)
+    name, value = THINKING, Phrase("reading.thought", futures=by.copies, **shown)
+    if not by.copies:
+        name, value = EXPERIENCE, Phrase("reading.experience", added=number(by.added, 2, signed=True))
     shares = np.zeros((2, 1, len(told.outputs)))
     shares[:, 0, 0] = by.added, by.added_error
     against: str = Phrase("plan.another_first")
@@ -512,7 +520,7 @@ def _with_thinking(told: Explanation, view: Decision, by: Overruled) -> Explanat
     total[0] += shares[0, 0, 0]
     return replace(
         told,
-        players=(*told.players, Player(THINKING, THINKING, value, number=by.gain)),
+        players=(*told.players, Player(name, name, value, number=by.gain)),
         values=np.concatenate([told.values, shares[0]]),
         standard_error=np.concatenate([told.standard_error, shares[1]]),
         value=total,

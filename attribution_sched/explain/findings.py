@@ -10,6 +10,9 @@ OTHERS = "other inputs"
 THINKING = "thinking"
 """Name and family of the player that thinking is."""
 
+EXPERIENCE = "experience"
+"""Name and family of the player that is what PPO on the fork learnt over the agents."""
+
 
 @dataclass(frozen=True)
 class Player:

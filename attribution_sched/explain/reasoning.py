@@ -15,7 +15,7 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain import facts
 from attribution_sched.explain.digits import alike, apart, number, percent, share
 from attribution_sched.explain.explanation import COMPONENTS, Explanation
-from attribution_sched.explain.findings import OTHERS, THINKING, Change, Player
+from attribution_sched.explain.findings import EXPERIENCE, OTHERS, THINKING, Change, Player
 from attribution_sched.explain.wording import (
     KEEP,
     WAIT,
@@ -68,12 +68,14 @@ def why_sentences(told: Explanation, lang: str, most: int = 3) -> list[str]:
     first = told.outputs[0]
     if "nothing_fits" in told.outputs and told.value[told.column("nothing_fits")] > 0.5:
         return _no_room(told, lang)
-    thinking = next((p for p in told.players if p.name == THINKING), None)
+    thinking = next((p for p in told.players if p.name in (THINKING, EXPERIENCE)), None)
     forced = any(isinstance(note, Phrase) and note.message == "note.forced" for note in told.notes)
     if thinking is not None and isinstance(thinking.value, Phrase):
         instead = _instead(told.against, lang)
         certain = any(each.player is thinking for each in facts.drivers(told, first, len(told.players)).named)
         thought = "did.thought" if certain else "did.thought_level"
+        if thinking.name == EXPERIENCE:
+            thought = "did.experience"
         sentences = [say(thought, lang, instead=instead, **thinking.value.values)]
         for message, sign, count in (("did.agents_for", 1, MOST_FOR), ("did.despite", -1, MOST_AGAINST)):
             if named := _named(told, first, sign, min(most, count)):
@@ -115,7 +117,7 @@ def _no_room(told: Explanation, lang: str) -> list[str]:
 def _named(told: Explanation, output: str, sign: int, most: int) -> list[Player]:
     """Certain drivers of an output with a sign, the largest first; what was put together is no driver."""
     found = facts.drivers(told, output, len(told.players)).named
-    together = (OTHERS, THINKING)
+    together = (OTHERS, THINKING, EXPERIENCE)
     return [each.player for each in found if each.share * sign > 0 and each.player.name not in together][:most]
 
 

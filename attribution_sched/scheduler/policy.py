@@ -207,14 +207,14 @@ class Settles(Protocol):
 
 @dataclass(frozen=True)
 class Overruled:
-    """A choice that was put in the place of a policy's own since it did better in copies of the cluster.
+    """A choice that was put in the place of a policy's own: it did better in copies, or experience prefers it.
 
     Attributes:
         own: The policy's own choice for the task; None waits, stays, or lets another go first.
         another: Whether its own choice is another task.
-        gain: R over the own choice, mean over the copies.
-        error: Standard error of that.
-        copies: How many.
+        gain: R over the own choice, mean over the copies; by experience, what its critics expect.
+        error: Standard error of that; 0 by experience.
+        copies: How many; 0 by experience.
         added: What this adds to the log-odds of the choice.
         added_error: Standard error of that.
     """

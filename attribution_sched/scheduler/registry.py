@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -228,6 +229,10 @@ _SPECS = (
 )
 
 
+RANKED = Path(__file__).parent / "hi_ppo" / "ranked.safetensors"
+"""The shipped agents and the ranker that PPO on the fork has taught."""
+
+
 def _hi_ppo(option: str, description: str, **settings: Any) -> PolicySpec:
     """Hi-PPO with an option, by the name ``hi-ppo[option]``."""
     home = "attribution_sched.scheduler.hi_ppo.coordinator"
@@ -245,6 +250,7 @@ _VARIANTS = (
         pairs=True,
     ),
     _hi_ppo("quick", "without thinking: agents and search", think=False),
+    _hi_ppo("ranked", "with experience instead of thinking: a ranker learnt by PPO on the fork", weights=RANKED),
     _hi_ppo("gru", "told what a recurrent network forecasts of the links", predict="gru"),
     _hi_ppo("persistence", "told that links stay as they were read", predict="persistence"),
     _hi_ppo("adaptive", "its weight of cost follows the state of the network", wishes="adaptive"),

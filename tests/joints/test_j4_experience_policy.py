@@ -9,10 +9,12 @@ from attribution_sched.cluster.gpus import gpu
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
+from attribution_sched.scheduler.hi_ppo.ranker import Ranker
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
-from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.scheduler.registry import RANKED, make_policy
 from attribution_sched.training import training_world
 
 OTHER_MIXTURE = (("H100-80", 8), ("A100-80", 16), ("A100-40", 32), ("V100-32", 32))
@@ -60,3 +62,24 @@ def test_the_registered_policy_without_thinking_beats_the_rule_on_whole_days(tel
     gain = np.array([play(world, quick, seed).reward - play(world, rule, seed).reward for seed in seeds])
     tell("J4", policy=quick.name, days=len(gain), gain=float(gain.mean()), error=error(gain))
     assert gain.mean() - 2.0 * error(gain) > 0.0
+
+
+@pytest.mark.slow
+def test_what_ppo_on_the_fork_taught_gains_and_shuffling_its_weights_loses_it(tell):
+    """On one node, where many short tasks are placed: fresh days, without thinking, the same agents in all arms."""
+    world, ranked = load_settings("testbed").build_world(), load(RANKED)
+    rng = np.random.default_rng(0)
+    shuffled = {
+        name: array if name in ("centre", "scale", "kappa") else rng.permutation(array.ravel()).reshape(array.shape)
+        for name, array in ranked.ranker.arrays.items()
+    }
+    cut = replace(ranked, ranker=Ranker(shuffled))
+    returns = np.array([
+        [play(world, policy, seed).reward for seed in range(FIRST_SEED + 8000, FIRST_SEED + 8024)]
+        for policy in (HiPpo(replace(ranked, ranker=None)), HiPpo(ranked), HiPpo(cut))
+    ])  # fmt: skip
+    gain, lost = returns[1] - returns[0], returns[2] - returns[0]
+    tell("J4", learnt_by="ppo on the fork", days=gain.size, gain=float(gain.mean()), error=error(gain),
+         shuffled=float(lost.mean()), shuffled_error=error(lost))  # fmt: skip
+    assert gain.mean() - 2.0 * error(gain) > 0.0
+    assert lost.mean() < gain.mean() - 2.0 * error(gain - lost)

@@ -66,6 +66,11 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{gain} ± {error} in R, within the error.",
         "由推演略占上风：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
     ),
+    "did.experience": (
+        "Experience decided it: the agents would have {instead}; what PPO learnt from forked decisions prefers this by "
+        "{added} in log-odds.",
+        "由经验决定：智能体原本会{instead}；在分叉决策上以 PPO 学得的偏好使本决策的对数几率高出 {added}。",
+    ),
     "did.agents_for": ("To the agents, for it spoke {inputs: and }.", "在智能体看来，有利因素：{inputs:；}。"),
     "did.room": ("The plan fits thanks to {inputs: and }.", "方案之所以放得下：{inputs:；}。"),
     "did.no_room": ("No plan fits now: {inputs:; }.", "目前没有任何方案放得下：{inputs:；}。"),

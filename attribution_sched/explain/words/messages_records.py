@@ -114,8 +114,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "reading.load": ("{free} free devices, {busy:.0f} % busy", "{free} 块空闲设备、占用率 {busy:.0f}%"),
     "reading.forecast": ("links at {percent:.0f} % of now in 30 min", "30 分钟后链路为当前的 {percent:.0f}%"),
     "reading.thought": ("R {gain} ± {error} in {futures} copies", "在 {futures} 个副本中 R {gain} ± {error}"),
+    "reading.experience": (
+        "{added} in log-odds, by PPO on forked decisions",
+        "对数几率 {added}（在分叉决策上以 PPO 学得）",
+    ),
     "reading.others": ("{count} that hardly move it", "另有 {count} 项几乎不起作用的输入"),
     "term.thinking": ("thinking", "推演"),
+    "term.experience": ("experience", "经验"),
     "term.other inputs": ("other inputs", "其他输入"),
     "reading.price": ("{usd:.3f} USD per GB", "每 GB {usd:.3f} 美元"),
     "reading.carbon": ("{low:.0f} to {high:.0f} g/kWh now", "当前 {low:.0f} 至 {high:.0f} 克/千瓦时"),

@@ -19,7 +19,7 @@ from attribution_sched.report.format import head, plan, player, recorded_plan, s
 from attribution_sched.report.format import moment as moment_
 
 HEAD = tuple(f"report.decisions.head.{column}" for column in range(6))
-MAKERS = ("policy", "policy+search", "search", "thinking", "partner")
+MAKERS = ("policy", "policy+search", "search", "ranker", "thinking", "partner")
 SOURCES = {name: f"report.decisions.sources.{name}" for name in MAKERS}
 BECAUSE = {
     "all tasks were left waiting, none runs": "report.decisions.fallback_because.all_wait",

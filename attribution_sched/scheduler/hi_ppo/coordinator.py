@@ -31,6 +31,7 @@ from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.candidates import Partners
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
+from attribution_sched.scheduler.hi_ppo.ranker import as_levels
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
 from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
@@ -132,6 +133,21 @@ Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
+class Experience:
+    """What the ranker put in the place of the agents' choice.
+
+    Attributes:
+        own: The agents' choice.
+        added: Log-odds of the ranker's choice over it, with what was learnt.
+        gain: R over it that the critics expect.
+    """
+
+    own: Option
+    added: float
+    gain: float
+
+
+@dataclass(frozen=True, eq=False)
 class Coordination:
     """How the last decision came about.
 
@@ -149,6 +165,7 @@ class Coordination:
         total_s: Everything.
         think_s: Time of thinking.
         thought: What the choices were worth that were compared; None if none were.
+        experience: What the ranker put in the place of the agents' choice; None if it left that.
     """
 
     plan: Plan | None
@@ -161,6 +178,7 @@ class Coordination:
     total_s: float
     think_s: float = 0.0
     thought: Thought | None = None
+    experience: Experience | None = None
 
 
 class HiPpo:
@@ -368,8 +386,9 @@ class HiPpo:
             return self._fall_back(view, began, timings, reason)
         if sharing and plan is None:
             slot, plan, source = self._beside(view)
+        experience: Experience | None = None
         if self.learnt.ranker is not None:
-            slot, plan, source = self._rank(view, planner, decisions, slot, plan, source)
+            slot, plan, source, experience = self._rank(view, planner, decisions, slot, plan, source)
         thought, reason = self._think(view, planner, decisions, slot, plan), ""
         plan = self._capped(view, planner, slot, plan) if thought is None else thought.options[0].plan
         if thought is not None and thought.chosen:
@@ -380,7 +399,7 @@ class HiPpo:
             reason = "" if better.later is None else str(better.later)
         if plan is not None:
             self.partners.asked(view, slot, plan)
-        done = self._done(plan, slot, source, began, timings, settled - agreed)
+        done = replace(self._done(plan, slot, source, began, timings, settled - agreed), experience=experience)
         return (
             done if thought is None else replace(done, think_s=self.clock() - settled, thought=thought, reason=reason)
         )
@@ -459,6 +478,10 @@ class HiPpo:
         if not able:
             return found
         planner, seen = self.planner(views[able[0]]), situations.take(np.array(able))
+        if self.learnt.ranker is not None:
+            for row in able:
+                found[row] = self._ranked_again(views[row], planner, situations.links[row, 3])
+            return found
         walked = self._decode_each([views[row] for row in able], planner, seen)
         for at, row in enumerate(able):
             view, one, task = views[row], seen.take(np.array([at])), int(walked.trace.task[at])
@@ -468,6 +491,15 @@ class HiPpo:
             slot, plan, _ = self._agree(view, planner, one, walked, _others(view), math.inf, at)
             found[row] = self._capped(view, planner, slot, plan) if slot == view.slot else None
         return found
+
+    def _ranked_again(self, view: Decision, planner: Planner, ahead_gbps: FloatArray) -> Plan | None:
+        """What is decided in one situation where experience has a say, which compares plans of all that wait there."""
+        # Read from the view itself: a situation's array may have two tasks in one slot, its queue has not.
+        decisions = self.read(view, ahead_gbps)
+        decoded = self._decode(view, planner, decisions, {"upper": 0.0, "lower": 0.0})
+        settled = self._agree(view, planner, decisions, decoded, _others(view), math.inf)
+        slot, plan, _, _ = self._rank(view, planner, decisions, *settled)
+        return self._capped(view, planner, slot, plan) if slot == view.slot else None
 
     def _decode_each(self, views: Sequence[Decision], planner: Planner, decisions: Decisions) -> Decoded:
         """What the agents propose in situations of one decision, each told by its own view."""
@@ -516,6 +548,10 @@ class HiPpo:
         if sharing and len(view.queue) == 1 and plan is not None and self.partners.leaves_room(view, plan):
             return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
+        if self.learnt.ranker is not None:
+            # One formula: what was learnt is part of the log-odds that thinking adds to.
+            odds = as_levels(self.learnt.ranker, self.described(view, planner, listed))
+            listed = [replace(each, upper=high, lower=low) for each, (high, low) in zip(listed, odds, strict=True)]
         listed += thinker.later(view, listed[0])
         pairs = None
         if sharing:
@@ -556,21 +592,25 @@ class HiPpo:
 
     def _rank(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
-    ) -> tuple[int, Plan | None, str]:
+    ) -> tuple[int, Plan | None, str, Experience | None]:
         """Let the ranker choose among what was settled on and what it would be compared with."""
-        ranker = self.learnt.ranker
-        if ranker is None or view.backlog:
-            return slot, plan, source
-        listed = self.listed(view, planner, decisions, slot, plan)
-        if len(listed) < 2:
-            return slot, plan, source
-        best = int(ranker.logits(self.described(view, planner, listed)).argmax())
+        ranker, listed = self.learnt.ranker, list[Option]()
+        if ranker is not None and not view.backlog:
+            listed = self.listed(view, planner, decisions, slot, plan)
+        if ranker is None or len(listed) < 2:
+            return slot, plan, source, None
+        seen = self.described(view, planner, listed)
+        logits = ranker.logits(seen)
+        best = int(logits.argmax())
         if best == 0:
-            return slot, plan, source
+            return slot, plan, source, None
+        reward = view.reward
+        worth = ranker.components(seen)[best] @ np.array([reward.w_eff, reward.w_util, -reward.w_cost])
+        found = Experience(listed[0], float(logits[best] - logits[0]), float(worth))
         better = listed[best]
         if better.plan is None or (view.replanning and better.plan == view.current_plan):
-            return view.slot, None, "ranker"
-        return better.slot, better.plan, "ranker"
+            return view.slot, None, "ranker", found
+        return better.slot, better.plan, "ranker", found
 
     def listed(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
@@ -852,7 +892,10 @@ class HiPpo:
 
         Asked again, and nothing is remembered.
         """
-        thought = self._rethink(view)
+        again = self._again(view)
+        thought = None if again is None else again.thought
+        if again is not None and again.experience is not None and (thought is None or thought.chosen == 0):
+            return _by_experience(view, again, again.experience, plan)
         if thought is None or thought.chosen == 0:
             return None
         best, own = thought.options[thought.chosen], thought.options[0]
@@ -867,12 +910,13 @@ class HiPpo:
             thought.beta * shrunk, thought.beta * error,
         )  # fmt: skip
 
-    def _rethink(self, view: Decision) -> Thought | None:
-        if self.think is None or view.moment is None:
+    def _again(self, view: Decision) -> Coordination | None:
+        """The same decision once more; None where agents and search alone decide."""
+        if self.learnt.ranker is None and (self.think is None or view.moment is None):
             return None
         other = self.branch()
         other.deadline_s = math.inf
-        return other.coordinate(view).thought
+        return other.coordinate(view)
 
     def branch(self) -> Self:
         """Another that decides on from here; see :class:`~.policy.Branching`.
@@ -894,6 +938,16 @@ class HiPpo:
         """Attributions, and links if a plan crosses any: all that the terms of :meth:`appraise` depend on."""
         crossing = any(plan is not None and len(plan.segments) > 1 for plan in plans)
         return frozenset({"attribution", "links"} if crossing else {"attribution"})
+
+
+def _by_experience(view: Decision, again: Coordination, by: Experience, plan: Plan | None) -> Overruled | None:
+    """What the ranker added to a choice it put in the place of the agents'; None if that is another choice."""
+    if (again.plan is None) != (plan is None) or (again.slot != view.slot and plan is not None):
+        return None
+    if again.plan is not None and plan is not None and _places(again.plan) != _places(plan):
+        return None
+    another = by.own.plan is not None and by.own.slot != view.slot
+    return Overruled(None if another else by.own.plan, another, by.gain, 0.0, 0, by.added, 0.0)
 
 
 def _digest(view: Decision) -> bytes:

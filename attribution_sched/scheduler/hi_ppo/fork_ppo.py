@@ -64,6 +64,15 @@ def shrunk(q: FloatArray, there: FloatArray) -> FloatArray:
     return np.asarray(np.where(inside, mean * signal / (signal + noise), 0.0))
 
 
+def expected_worth(data: ForkedDecisions) -> FloatArray:
+    """Q of every candidate, shrunk by the noise of its own world ``(N, A)``: one world's says nothing of another's."""
+    found = np.zeros(data.there.shape)
+    for world in np.unique(data.world):
+        of_it = data.world == world
+        found[of_it] = shrunk(data.q[of_it], data.there[of_it])
+    return found
+
+
 def untrained(data: ForkedDecisions, seed: int) -> dict[str, FloatArray]:
     """Numbers with which the agents decide: the last layers are 0, features are scaled to what was seen."""
     rng = np.random.default_rng(seed)
@@ -97,7 +106,7 @@ def learn_ranker(
     w = {name: torch.tensor(value) for name, value in untrained(data, seed).items()}
     learnt = [tensor.requires_grad_() for name, tensor in w.items() if name not in ("centre", "scale")]
     adam = torch.optim.AdamW(learnt, lr=settings.learning_rate, weight_decay=settings.decay)
-    q = torch.tensor(shrunk(data.q, data.there), dtype=torch.float32)
+    q = torch.tensor(expected_worth(data), dtype=torch.float32)
     parts = torch.tensor(data.components)
     noise = data.q.var(axis=2, ddof=1) / data.q.shape[2]
     sure = torch.tensor(1.0 / (noise + float(np.median(noise[data.there > 0])) + 1e-3), dtype=torch.float32)

@@ -43,6 +43,7 @@ class ForkedDecisions:
         q: R over the own choice, in units of the world's, per candidate and future, shape ``(N, A, F)``.
         components: Mean R_eff, R_util and R_cost over the own choice's, shape ``(N, A, 3)``.
         day: Seed of the day, shape ``(N,)``.
+        world: Number of the world it is of, shape ``(N,)``; how noisy futures are differs between worlds.
     """
 
     candidates: FloatArray
@@ -55,6 +56,7 @@ class ForkedDecisions:
     q: FloatArray
     components: FloatArray
     day: IntArray
+    world: IntArray
 
     def __len__(self) -> int:
         return len(self.day)
@@ -100,13 +102,16 @@ class ForkingHiPpo(HiPpo):
         self.rows.append((self.described(view, planner, listed), totals / unit, terms / unit))
 
 
-def collect(world: World, seeds: range, futures: int = 16, **options: object) -> ForkedDecisions:
+def collect(
+    world: World, seeds: range, futures: int = 16, number: int = 0, **options: object
+) -> ForkedDecisions:  # fmt: skip
     """Play days of a world and fork all their decisions.
 
     Args:
         world: The world.
         seeds: Of the days.
         futures: That every candidate meets.
+        number: Of the world, among those that are learnt from.
         options: Of :class:`~.coordinator.HiPpo`.
     """
     policy, day, rows = ForkingHiPpo(futures, **options), [], []
@@ -121,7 +126,7 @@ def collect(world: World, seeds: range, futures: int = 16, **options: object) ->
         np.full((n, a), -1, dtype=np.int64), np.zeros((n, a), dtype=np.float32),
         np.zeros((n, k, len(NODE)), dtype=np.float32), np.zeros((n, k, k, len(EDGE)), dtype=np.float32),
         np.zeros((n, k), dtype=np.float32), np.zeros((n, a, futures), dtype=np.float32),
-        np.zeros((n, a, 3), dtype=np.float32), np.array(day, dtype=np.int64),
+        np.zeros((n, a, 3), dtype=np.float32), np.array(day, dtype=np.int64), np.full(n, number, dtype=np.int64),
     )  # fmt: skip
     for i, (seen, q, terms) in enumerate(rows):
         many, nodes = len(seen.candidates), len(seen.nodes)

@@ -100,6 +100,12 @@ def encode(
     return np.asarray(np.maximum(h @ conv + conv_bias, 0.0))
 
 
+def as_levels(ranker: Ranker, seen: Described) -> list[tuple[float, float]]:
+    """Log π_high and log π_low of every candidate by what was learnt: they take the place of the agents' own."""
+    upper, lower = levels(ranker.logits(seen), seen.group.astype(np.float64))
+    return list(zip(upper.tolist(), lower.tolist(), strict=True))
+
+
 def levels(logits: FloatArray, group: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Log-probability of every candidate's upper choice, and of itself within it, each of shape ``(A,)``."""
     top = logits.max()

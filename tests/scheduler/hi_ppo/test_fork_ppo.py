@@ -1,17 +1,19 @@
 """PPO on the fork finds what is planted in forked decisions, at both levels, and nothing where there is only noise."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE
-from attribution_sched.scheduler.hi_ppo.fork_ppo import ForkPpo, chosen, learn_ranker, shrunk
+from attribution_sched.scheduler.hi_ppo.fork_ppo import ForkPpo, chosen, expected_worth, learn_ranker, shrunk
 from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions
 
 OWN, UPPER, DEVICES = (FEATURES.index(name) for name in ("own", "upper", "devices"))
 QUICK = ForkPpo(rounds=25, epochs=2, batch=128, learning_rate=5e-3)
 
 
-def planted(signal, seed=0, n=600, many=4, futures=8):
+def planted(signal, seed=0, n=600, many=4, futures=8, world=0):
     """Candidates whose worth hangs on their devices; the first is the agents' own, which they clearly prefer."""
     rng = np.random.default_rng(seed)
     candidates = rng.normal(size=(n, many, len(FEATURES))).astype(np.float32) * 0.3
@@ -29,6 +31,7 @@ def planted(signal, seed=0, n=600, many=4, futures=8):
         rng.random((n, 2, len(NODE)), dtype=np.float32), rng.random((n, 2, 2, len(EDGE)), dtype=np.float32),
         np.ones((n, 2), dtype=np.float32), q.astype(np.float32),
         np.repeat(q.mean(2)[..., None], 3, 2).astype(np.float32) / 3.0, np.arange(n) // 10,
+        np.full(n, world),
     )  # fmt: skip
 
 
@@ -41,6 +44,16 @@ def test_what_is_planted_is_found_and_acts(settings):
     assert gain > 0.5 * best and (acts > 0).mean() > 0.3
     # Both levels: choices of the own upper choice (candidate 1) and of others.
     assert (acts == 1).mean() > 0.05 and (acts > 1).mean() > 0.1
+
+
+def test_what_is_expected_of_one_world_does_not_hang_on_another():
+    sure, noise = planted(4.0, n=200), planted(0.0, seed=1, n=200, world=1)
+    both = ForkedDecisions(
+        *(np.concatenate([getattr(sure, field.name), getattr(noise, field.name)]) for field in fields(sure))
+    )
+    np.testing.assert_array_equal(expected_worth(both)[200:], expected_worth(noise))
+    pooled = shrunk(both.q, both.there)[200:]
+    assert np.abs(expected_worth(noise)).mean() < 0.7 * np.abs(pooled).mean()
 
 
 def test_noise_is_not_worth_leaving_the_agents_for():

@@ -49,7 +49,8 @@ def heard(world):
 
 
 def test_every_variant_decides_under_its_own_name(heard):
-    assert set(VARIANTS) == {f"hi-ppo[{x}]" for x in ("quick", "gru", "persistence", "adaptive", "pareto", "propose")}
+    options = ("quick", "ranked", "gru", "persistence", "adaptive", "pareto", "propose")
+    assert set(VARIANTS) == {f"hi-ppo[{option}]" for option in options}
     for name, listener in heard.items():
         assert listener.name == name
         assert listener.decided > 5
