@@ -174,6 +174,8 @@ class Series:
                 if not math.isfinite(value):
                     raise TraceError(where + problem(name, cells[name], "must be a finite number", "Fill the gap"))
                 numbers.append(value)
+            if numbers[0] < 0.0:
+                raise TraceError(where + problem("time_s", numbers[0], "must be >= 0", "Count from the first row"))
             if numbers[1] < 0.0:
                 fix = "Put 0 where a market paid for taking power; a grid's average intensity is never negative"
                 raise TraceError(where + problem(column, numbers[1], "must be >= 0", fix))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, ShareRule, Switch
@@ -598,6 +599,11 @@ class PhillySettings(Record):
     rate_per_hour: Rate
 
 
+def _day(day: object) -> object:
+    """YAML reads ``2017-11-06`` as a date: the text it was."""
+    return day.isoformat() if isinstance(day, date) else day
+
+
 class PhillyWeekSettings(Record):
     """A week of the Philly log itself; kinds must be opaque.
 
@@ -611,7 +617,7 @@ class PhillyWeekSettings(Record):
 
     kind: Literal["philly_week"]
     path: FilePath
-    monday: Name
+    monday: Annotated[Name, BeforeValidator(_day)]
     keep: Count = 4
     seed: Seed = 0
 

@@ -73,6 +73,7 @@ def test_a_live_source_is_asked_once_for_each_moment():
         ("time_s,value\n0,1\n3600,-2\n", "line 3: value = -2.*>= 0"),
         ("time_s,value\n0,1\n3600,\n", "line 3: value.*finite"),
         ("time_s,value\n0,1\n90000,2\n", "leaves a gap of 90000 s"),
+        ("time_s,value\n-3600,1\n0,2\n", "line 2: time_s = -3600.*>= 0"),
         ("time_s,value\n0,1\n0,2\n", "must lie after the row before it"),
         ("time_s,price\n0,1\n", "must name the column 'value'"),
         ("time_s,value\n", "at least one row"),
