@@ -489,13 +489,17 @@ class LayerSettings(Record):
 
     Attributes:
         count: How many follow each other.
-        flops: Forward FLOPs per sample of one.
-        params: Parameters of one.
+        flops: Forward FLOPs per sample of one, without its experts.
+        params: Parameters of one, without its experts.
         activations: Elements per sample it keeps for the backward pass.
         outputs: Elements per sample it hands on; its activations when left out.
         operator: What most of its FLOPs are.
         kind: What it is.
         sharded: Whether tensor parallelism divides it.
+        experts: How many experts it has.
+        top_k: How many of them a token visits.
+        expert_params: Parameters of one expert.
+        expert_flops: Forward FLOPs per sample of one expert if every token visits it.
     """
 
     count: Annotated[int, Field(strict=True, ge=1, le=10_000), Why("every layer has a row in tables")] = 1
@@ -506,6 +510,22 @@ class LayerSettings(Record):
     operator: Literal["conv", "fc", "attention"] = "fc"
     kind: Literal["block", "conv", "embedding", "norm", "head"] = "block"
     sharded: Switch = True
+    experts: Annotated[int, Field(strict=True, ge=0, le=100_000), Why("no layer has more")] = 0
+    top_k: Annotated[int, Field(strict=True, ge=0, le=100_000), Why("no token visits more")] = 0
+    expert_params: NonNegative = 0.0
+    expert_flops: NonNegative = 0.0
+
+    @model_validator(mode="after")
+    def _routed(self) -> Self:
+        if (self.top_k > 0) != (self.experts > 0) or self.top_k > self.experts:
+            rule = f"must lie between 1 and experts = {self.experts}" if self.experts else "stands without experts"
+            fix = "Say how many of the experts a token visits" if self.experts else "Give experts, or leave it out"
+            raise broken_rule(rule, fix, key=("top_k",), value=self.top_k)
+        if not self.experts and (self.expert_params or self.expert_flops):
+            stated = "expert_params" if self.expert_params else "expert_flops"
+            rule, fix = "stands without experts", "Give experts and top_k, or leave it out"
+            raise broken_rule(rule, fix, key=(stated,), value=getattr(self, stated))
+        return self
 
 
 class ModelSettings(Record):
