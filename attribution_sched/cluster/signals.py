@@ -403,7 +403,12 @@ def possible(signal: Signal, time_s: float, normals: FloatArray) -> FloatArray:
 
 
 def by_hour(signal: Signal, hours: int) -> FloatArray:
-    """Values of a signal at the start of every hour of the run, shape ``(hours,)``; not to be changed."""
+    """Values of a signal at the start of every hour of the run, shape ``(hours,)``; not to be changed.
+
+    The hours of a simulation do not come from a live source: it is asked once, and what it says then holds.
+    """
+    if isinstance(signal, Live):
+        return np.full(hours, signal.at(0.0))
     return _grid_by_hour(signal, hours) if isinstance(signal, Grid) else _by_hour(signal, hours)
 
 
