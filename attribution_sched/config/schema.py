@@ -500,6 +500,7 @@ class LayerSettings(Record):
         top_k: How many of them a token visits.
         expert_params: Parameters of one expert.
         expert_flops: Forward FLOPs per sample of one expert if every token visits it.
+        attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
     count: Annotated[int, Field(strict=True, ge=1, le=10_000), Why("every layer has a row in tables")] = 1
@@ -514,6 +515,7 @@ class LayerSettings(Record):
     top_k: Annotated[int, Field(strict=True, ge=0, le=100_000), Why("no token visits more")] = 0
     expert_params: NonNegative = 0.0
     expert_flops: NonNegative = 0.0
+    attention_flops: NonNegative = 0.0
 
     @model_validator(mode="after")
     def _routed(self) -> Self:

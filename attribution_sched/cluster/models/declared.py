@@ -33,6 +33,7 @@ class LayerFigures:
         top_k: How many of them a token visits; only their arithmetic is done.
         expert_params: Parameters of one expert.
         expert_flops: Forward FLOPs per sample of one expert if every token visits it.
+        attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
     count: int
@@ -47,6 +48,7 @@ class LayerFigures:
     top_k: int = 0
     expert_params: float = 0.0
     expert_flops: float = 0.0
+    attention_flops: float = 0.0
 
 
 def declared_model(
@@ -80,6 +82,7 @@ def declared_model(
             routed = part.top_k * part.expert_flops + (part.flops if part.operator == "fc" else 0.0)
             flops = {f"{op}_flops": own if op == part.operator else 0.0 for op in ("conv", "attention")}
             flops["fc_flops"] = routed
+            flops["attention_flops"] += part.attention_flops
             chain.append(Layer(
                 name=f"{part.kind} {len(chain) + 1}", kind=part.kind,
                 params=part.params + part.experts * part.expert_params, **flops,
