@@ -7,7 +7,8 @@ preset's law of arrivals, tenants' histories) was fitted to what lies before the
 a draw picks which of the measured jobs each task is. One task in three of the log is kept (load 0.7 to 0.9 of 64
 devices); ``--days`` cuts weeks short. Runs are kept in ``--output`` as one JSON line each and not played again; pairs
 of week and draw are what intervals are over. Beside it the same policies on days of the preset's own law, and how far
-the two orders of policies agree: Kendall's tau of their means, its interval over episodes drawn again.
+the two orders of policies agree: Kendall's tau of their means, its interval over episodes drawn again. Policies that
+did the same in every episode (on one site many differ in nothing) are one row, and count once.
 
 Policies are played one after another, all episodes each. One whose first run takes more than ``--slowest`` seconds of
 processor time, or that time was too short for, is left out of the tables and named.
@@ -82,6 +83,15 @@ def table(by: dict[str, dict[tuple[str, int], Any]], against: str) -> str:
     return "\n".join(lines)
 
 
+def merged(rows: list[dict[str, Any]], wanted: set[tuple[str, int]]) -> list[tuple[str, ...]]:
+    """Policies that have played all that is wanted, those together whose every run had the same figures."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for policy, runs in played_by_all(rows, wanted).items():
+        did = tuple(tuple(runs[pair][name] for name in FIGURES) for pair in sorted(runs))
+        groups.setdefault(did, []).append(policy)
+    return [tuple(group) for group in groups.values()]
+
+
 def order_agrees(real: dict[str, dict[tuple[str, int], Any]], made: dict[str, dict[tuple[str, int], Any]]) -> str:
     """Kendall's tau between the orders of the policies on the log and on the preset's own law, with an interval."""
     policies = sorted(set(real) & set(made))
@@ -153,13 +163,18 @@ def main() -> None:
             if seconds > asked.slowest:
                 left_out[name] = f"{seconds:.0f} s a run"
     rows = [row for row in rows if row["days"] == asked.days and row["policy"] in names]
+    alike = merged(rows, {*weeks, *own})
+    rows = [row for row in rows if row["policy"] in {group[0] for group in alike}]
     real, made = played_by_all(rows, set(weeks)), played_by_all(rows, set(own)) if own else {}
     print(f"Philly, test weeks, {asked.days:g} days each (training weeks begin {', '.join(TRAIN_WEEKS)})")
     print(table(real, asked.against))
     if made:
         print("\nthe preset's own law\n" + table(made, asked.against))
         print("\n" + order_agrees(real, made))
-    if missing := [f"{name} ({left_out.get(name, 'not played through')})" for name in names if name not in real]:
+    if same := [group for group in alike if len(group) > 1]:
+        print("\ndid the same in every episode: " + "; ".join(" = ".join(group) for group in same))
+    found = {name for group in alike for name in group}
+    if missing := [f"{name} ({left_out.get(name, 'not played through')})" for name in names if name not in found]:
         print("\nleft out: " + ", ".join(missing))
 
 
