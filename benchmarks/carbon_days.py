@@ -2,6 +2,7 @@
 
     python benchmarks/carbon_days.py --days 24 --seed 1960000
     python benchmarks/carbon_days.py --days 24 --seed 1962000 --without-bpat
+    python benchmarks/carbon_days.py --quick     # sjf 617.2 kg per 1,000 baseline hours, cleanest-first 583.2
 
 Every day begins at another hour of the year and has its own deviations of the four grids from their profiles. Grams are
 location-based average intensity, accounted, idle devices that hold no task not included; they are told per thousand
@@ -176,9 +177,12 @@ def main() -> None:
     asked.add_argument("--only", default="", help="arms whose label holds one of these words, comma-separated")
     asked.add_argument("--without-bpat", action="store_true")
     asked.add_argument("--json", default="", help="file of the days that were played; those are not played again")
+    asked.add_argument("--quick", action="store_true", help="four days, the two rules without thinking")
     asked.add_argument("--frontier", action="store_true", help="every policy, with capacity binding")
     asked.add_argument("--load", type=float, default=1.5, help="arrivals of the frontier, times the preset's")
     given = asked.parse_args()
+    if given.quick:
+        given.days, given.seed, given.only = 4, 4_400_000, "sjf,cleanest"
     if given.frontier:
         frontier(given.days, given.seed, given.load, given.only, given.json)
         return

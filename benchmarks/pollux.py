@@ -1,7 +1,7 @@
 """Pollux's eight workloads on its measured step times: a shortest-first elastic rule of ours beside published results.
 
     python benchmarks/pollux.py                # eight workloads, 160 jobs each, on 16 × 4 T4
-    python benchmarks/pollux.py --quick        # one workload
+    python benchmarks/pollux.py --quick        # one workload: ours 2,629 s, Tiresias 2,474 s published
 
 Needs ``pollux`` under ``ATTRIBUTION_SCHED_DATA`` (OSDI 2021): step times by placement, workloads, completion times of
 every job under Tiresias, Optimus and Pollux. Rules of the replay are those of the artifact: decisions every 60 s, 30 s

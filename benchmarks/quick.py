@@ -87,6 +87,11 @@ CHECKS = (
     Check("results_system.md", "kB a placement keeps with 1,000 waiting",
           "benchmarks/long_queue.py --policies sjf --lengths 1000 --placements 20",
           rf"^\| sjf \| 1,000 \| [\d.]+ \| {N} ", rf"^\| sjf \| 1,000 \| [\d.]+ \| {N} ", 0.3),
+    Check("results_world.md", "GPU allocation of ours on openb, %", "benchmarks/openb.py --quick",
+          rf"^  ours +{N} %", rf"^default: [^\n]*\n(?:  [^\n]*\n)*?  ours +{N} %", 0.2, data=True),
+    Check("results_world.md", "ours, mean completion time of Pollux's workloads, s",
+          "benchmarks/pollux.py --output {scratch}/pollux.jsonl",
+          rf"^  ours +{N} s", rf"^  ours +{N} s", 1.0, data=True),
     Check("results_world.md", "mean error of measured step times, %", "benchmarks/measured_steps.py",
           rf"^time: mean error {N}%", rf"^time: mean error {N}%", 0.1, data=True),
 )  # fmt: skip

@@ -25,7 +25,7 @@ SECTIONS = (
     ("pair_trials.py", "Two jobs whose families nobody measured"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
-    ("openb.py --policies best-fit;fgd;ours", "Alibaba's openb cluster by FGD's definition"),
+    ("openb.py --policies random;best-fit;fgd;ours", "Alibaba's openb cluster by FGD's definition"),
     ("pollux.py", "Pollux's eight workloads"),
     ("power_caps.py", "A power cap for each task"),
 )

@@ -170,7 +170,7 @@ def _print_tables(result: ArenaResult, title: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from attribution_sched.scheduler.arena.report import cells, headings
+    from attribution_sched.scheduler.arena.report import ACROSS, absolute, cells, headings
 
     console = out(wide=True)
     console.print(title)
@@ -185,3 +185,10 @@ def _print_tables(result: ArenaResult, title: str) -> None:
             # An interval goes under its figure, which keeps the columns narrow enough for a terminal.
             table.add_row(*(cell.replace(" [", "\n[") for cell in cells(scenario, row)))
         console.print(table)
+        titles, rows = absolute(scenario)
+        beside = Table(caption=ACROSS, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for i, heading in enumerate(titles):
+            beside.add_column(heading.replace(" ", "\n", 1), justify="right" if i else "left")
+        for each in rows:
+            beside.add_row(*each)
+        console.print(beside)

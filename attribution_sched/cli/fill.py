@@ -1,4 +1,4 @@
-"""What ``profile links`` and ``profile stages`` measured, written into a preset.
+"""What ``profile``, ``profile links`` and ``profile stages`` measured, written into a preset.
 
 A preset says nothing of seconds: a layer has operations, a device a peak. So a chain that was timed on a domain gives
 that domain a device type of its own, whose peak and bandwidth are scaled until the twin takes as long for the chain as
@@ -18,6 +18,7 @@ from attribution_sched.errors import SettingsError, nearest, problem
 if TYPE_CHECKING:
     from attribution_sched.cluster.models import Layer, Model
     from attribution_sched.cluster.rendezvous import LinkProfile
+    from attribution_sched.config.schema import Settings
     from attribution_sched.executors.probes import LayerTimes
 
 NEAR = 0.02
@@ -117,21 +118,7 @@ def stages_into(path: Path, domain: str, model: Model, times: Sequence[LayerTime
     at, device = names.index(domain), f"{domain}-measured"
     settings = load_settings(path)
     gpu = settings.build_world().cluster.domains[at].gpu
-    told.setdefault("models", {})[model.name] = {"layers": _layers(model.layers), "sequence_length": 1}
-    if not any(kind.model == model.name for kind in settings.kinds):
-        kind = {
-            "model": model.name, "batch_size": 8 * samples, "microbatches": [samples << n for n in range(4)],
-            "steps": [100, 1000], "epoch_steps": 100,
-        }  # fmt: skip
-        kinds = told.get("kinds") or [
-            {
-                each.name: list(value) if isinstance(value := getattr(row, each.name), tuple) else value
-                for each in fields(row)
-                if getattr(row, each.name) != each.default
-            }
-            for row in settings.kinds
-        ]
-        told["kinds"] = [*kinds, kind]
+    _add_kind(told, settings, model, [samples << n for n in range(4)], training=True)
     rows = told.get("domains") or [{"name": each} for each in names]
     rows[at] = {**rows[at], "gpu": device}
     told["domains"] = rows
@@ -161,6 +148,53 @@ def stages_into(path: Path, domain: str, model: Model, times: Sequence[LayerTime
     )
 
 
+def model_into(path: Path, model: Model, samples: int, *, training: bool, extends: str) -> str:
+    """Write a model into a preset as a kind of task of its own.
+
+    Args:
+        path: The preset; one that extends ``extends`` is begun where no file is.
+        model: What it is.
+        samples: Of the steps that were measured.
+        training: Whether they trained.
+        extends: Preset that a new file begins with.
+
+    Returns:
+        What was filled in, in words.
+
+    Raises:
+        SettingsError: If the file is no preset.
+    """
+    from attribution_sched.config import load_settings
+
+    told = _read(path)[0] if path.exists() else {"extends": extends}
+    levels = [max(1, samples >> 2), max(1, samples >> 1), samples, samples << 1]
+    _add_kind(told, load_settings(path if path.exists() else extends), model, levels, training=training)
+    _write(path, told, f"# Model {model.name}: from its module, by `profile`.")
+    return f"{path}: {model.name} is a kind of task, {len(model.layers)} layers, {model.params:.4g} parameters"
+
+
+def _add_kind(
+    told: dict[str, Any], settings: Settings, model: Model, microbatches: list[int], *, training: bool
+) -> None:
+    """Put a model among the models of a preset, and a kind of task of it among the kinds if there is none."""
+    told.setdefault("models", {})[model.name] = {"layers": _layers(model.layers), "sequence_length": 1}
+    if any(kind.model == model.name for kind in settings.kinds):
+        return
+    kind = {
+        "model": model.name, "batch_size": microbatches[-1], "microbatches": microbatches, "steps": [100, 1000],
+        "epoch_steps": 100,
+    } | ({} if training else {"training": False})  # fmt: skip
+    kinds = told.get("kinds") or [
+        {
+            each.name: list(value) if isinstance(value := getattr(row, each.name), tuple) else value
+            for each in fields(row)
+            if getattr(row, each.name) != each.default
+        }
+        for row in settings.kinds
+    ]
+    told["kinds"] = [*kinds, kind]
+
+
 def _peak(gpu: Any) -> float:
     return float(max(gpu.peak_flops.values())) / 1e12
 
@@ -188,6 +222,8 @@ def _layers(layers: Sequence[Layer]) -> list[dict[str, Any]]:
             "flops": sum(parts.values()), "params": each.params, "activations": max(1.0, each.activation_elements),
             "outputs": each.output_elements, "operator": max(parts, key=lambda name: parts[name]), "kind": each.kind,
         }  # fmt: skip
+        if each.attention_flops and row["operator"] != "attention":
+            row |= {"flops": row["flops"] - each.attention_flops, "attention_flops": each.attention_flops}
         if rows and {name: rows[-1][name] for name in row} == row:
             rows[-1]["count"] += 1
         else:
@@ -219,6 +255,7 @@ def _write(path: Path, settings: dict[str, Any], note: str) -> None:
 
     load_settings(settings).build_world()
     subject = note.partition(":")[0]
-    head = [line for line in path.read_text("utf-8").splitlines() if line.startswith("#")]
+    before = path.read_text("utf-8").splitlines() if path.exists() else []
+    head = [line for line in before if line.startswith("#")]
     head = [line for line in head if not line.startswith(f"{subject}: NOT MEASURED") and line != note]
     write_whole(path, "\n".join([*head, note]) + "\n" + yaml.safe_dump(settings, sort_keys=False), "--into")

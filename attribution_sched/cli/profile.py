@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "attribution-sched profile ./train.py:make_model",
     "attribution-sched profile torch.nn:ReLU --input 8x3x224x224",
+    "attribution-sched profile ./train.py:make_model --train --into mine.yaml --name mine",
     "attribution-sched profile mypackage.models:bert --train --submit-as bert-base --json",
 )
 PRESETS: tuple[str, ...] = ("cross-domain-easy", "testbed")
@@ -73,6 +75,18 @@ def profile(
             help="Print counters as JSON for System.submit(KIND, counters=...).",
         ),
     ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, rich_help_panel=TASK,
+            help="Write the model into a preset of your own, as a kind of task by itself; a new file is begun.",
+        ),
+    ] = None,
+    own_name: Annotated[
+        str | None,
+        typer.Option("--name", show_default=False, help="What to call it there; the factory's name.",
+                     rich_help_panel=TASK),
+    ] = None,
     attribution: Annotated[
         bool, typer.Option(help="Say where the joules go by the preset's energy model.", rich_help_panel=TASK)
     ] = True,
@@ -96,9 +110,12 @@ def profile(
     from attribution_sched.config import load_settings
 
     settings = {name: load_settings(name) for name in ([preset] if preset is not None else PRESETS)}
+    from attribution_sched.cli.fill import model_into
     from attribution_sched.cli.profile_measure import (
         UsersError,
+        as_model,
         as_task,
+        check_layers,
         having,
         joules,
         load,
@@ -109,13 +126,15 @@ def profile(
     )
 
     worlds = {each.name: each.build_world() for each in settings.values()}
-    worlds = worlds if submit_as is None else having(worlds, submit_as)
+    worlds = worlds if submit_as is None or into is not None else having(worlds, submit_as)
     console = notes()
     show = (lambda text: console.print(text, markup=False, soft_wrap=True)) if traceback else None
     with Stages() as stages:
         try:
             with stages.stage(f"making {spec.rpartition(':')[2]}"):
                 subject = load(spec, shape, show)
+                if into is not None:
+                    check_layers(subject)
             with stages.stage("running steps", steps) as tell:
                 try:
                     measured = measure(subject, training=training, steps=steps, warmup=warmup, dcgm_url=dcgm, tell=tell)
@@ -125,11 +144,20 @@ def profile(
                     raise users_error(f"a step of {subject.name}", error, show) from error
         except UsersError as error:
             raise RunTimeError(str(error)) from error
+        if into is not None:
+            own_name = own_name or spec.rpartition(":")[2]
+            begin = preset or nearest_world(measured, worlds)
+            written = model_into(into, as_model(subject, own_name), measured.samples or 1,
+                                 training=training, extends=begin)  # fmt: skip
+            worlds, submit_as = {str(into): load_settings(into).build_world()}, submit_as or own_name
+            worlds = having(worlds, submit_as)
         name = nearest_world(measured, worlds)
         placed, vector, how = as_task(measured, worlds[name], submit_as), None, ""
         if attribution and submit_as is None:
             with stages.stage("attributing joules"):
                 vector, how = joules(placed, worlds[name])
+    if into is not None:
+        console.print(f"written: {written}", markup=False, soft_wrap=True)
     if submit_as is not None and not as_json:
         unread = [name for name, figure in placed.counters.items() if figure.value is None]
         if unread:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from attribution_sched.attribution.sources import OperatorProfile
     from attribution_sched.attribution.vector import AttributionVector
+    from attribution_sched.cluster.models import Model
     from attribution_sched.cluster.world import TaskKind, World
 
 
@@ -487,6 +488,26 @@ def as_task(measured: Measured, world: World, wanted: str | None) -> Placed:
         row, world.kinds[row].model.name, tuple(listed.items()), wanted is not None, measured.counters, pace,
         measured.training,
     )  # fmt: skip
+
+
+def check_layers(subject: Steppable) -> None:
+    """Refuse what :func:`as_model` cannot describe: a function that steps by itself, inputs that are given by name."""
+    if subject.own_step or isinstance(subject.inputs, Mapping):
+        rule = "steps by itself, so its layers are unknown" if subject.own_step else "takes its inputs by name"
+        fix = "Return a torch module and a tuple of inputs, or leave --into out"
+        raise TaskError(problem("--into", subject.name, rule, fix))
+
+
+def as_model(subject: Steppable, name: str) -> Model:
+    """What a module is, layer by layer, from one sample of its inputs on the meta device; its weights are given up."""
+    import torch
+
+    from attribution_sched.cluster.models.torch_module import from_torch
+
+    check_layers(subject)
+    inputs = subject.inputs if isinstance(subject.inputs, tuple) else (subject.inputs,)
+    one = [each[:1] if isinstance(each, torch.Tensor) and each.ndim else each for each in inputs]
+    return from_torch(subject.model, *one, name=name)
 
 
 def having(worlds: Mapping[str, World], wanted: str) -> dict[str, World]:

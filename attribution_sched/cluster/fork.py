@@ -519,9 +519,9 @@ def with_history(believed: FloatArray, world: World, tenants: Sequence[str]) -> 
     """What is believed of tasks, and beside it what their tenants' histories say is left of them, by age."""
     if not isinstance(world.arrivals, Philly | PhillyWeek):
         return believed
-    return np.column_stack(
-        [believed, np.array([believed_by_age_s(tenant) for tenant in tenants]).reshape(len(tenants), -1)]
-    )
+    # In a quiet future nobody comes: no rows, and still as many columns.
+    by_age = np.array([believed_by_age_s(tenant) for tenant in tenants]).reshape(len(tenants), len(BELIEVED_AT_S))
+    return np.column_stack([believed, by_age])
 
 
 @kernel

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -96,7 +97,8 @@ def _check_window(what: str, start_s: float, end_s: float) -> None:
 
 
 def check_incidents(incidents: Iterable[object], domains: tuple[str, ...]) -> None:
-    """Refuse what is no incident, and incidents of domains that a cluster does not have."""
+    """Refuse what is no incident, incidents of domains that a cluster does not have, a domain lost twice at once."""
+    lost: dict[int, list[tuple[float, float, int]]] = {}
     for at, incident in enumerate(incidents):
         if isinstance(incident, LinkCut):
             places: dict[str, int] = {"source": incident.source, "target": incident.target}
@@ -111,6 +113,13 @@ def check_incidents(incidents: Iterable[object], domains: tuple[str, ...]) -> No
                 rule = f"must be the index of a domain, 0 to {len(domains) - 1}"
                 fix = f"The domains are {', '.join(domains)}"
                 raise SettingsError(problem(f"incidents[{at}].{name}", index, rule, fix))
+        if isinstance(incident, DomainLoss):
+            lost.setdefault(incident.domain, []).append((incident.start_s, incident.end_s, at))
+    for domain, spans in lost.items():
+        for (_, end_s, before), (start_s, _, at) in pairwise(sorted(spans)):
+            if start_s < end_s:
+                rule = f"{domains[domain]} is lost already, by incidents[{before}] until {end_s:g} s"
+                raise SettingsError(problem(f"incidents[{at}].start_s", start_s, rule, "Write the two losses as one"))
 
 
 def pack(incidents: Iterable[Incident]) -> FloatArray:

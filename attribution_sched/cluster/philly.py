@@ -1,8 +1,9 @@
 """Work of a real cluster: arrivals, sizes, durations and tenants of Microsoft's Philly log.
 
-Two forms. :class:`Philly` draws from constants fitted to the log before its test weeks (``constants/philly.json``,
+Three forms. :class:`Philly` draws from constants fitted to the log before its test weeks (``constants/philly.json``,
 made by ``calibration/fit_philly.py``): sessions of tasks whose rate follows the day, tenants by their share of tasks,
 devices and duration by tenant. :class:`PhillyWeek` replays tasks of one week of the log itself, one in so many.
+:class:`OpaqueTrace` replays a trace of opaque tasks, such as ``attribution-sched import`` writes for ``shared``.
 
 The log does not say what a job computed. A model is **drawn** for each task, uniformly among the measured jobs that
 were run on so many devices (:func:`attribution_sched.cluster.interference.measured_jobs`). Requests of other than 1, 2,
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attribution_sched.cluster.arrivals import ArrivalKind, ArrivalSpec, spec_of
+from attribution_sched.cluster.arrivals import ArrivalKind, ArrivalRow, ArrivalSpec, spec_of
 from attribution_sched.cluster.constants import load_constants
 from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.models.opaque import REQUESTS
@@ -159,6 +160,35 @@ class PhillyWeek:
             rule = f"has no task in {self.path}"
             raise TraceError(problem("monday", self.monday, rule, f"One of {', '.join(TRAIN_WEEKS + TEST_WEEKS)}"))
         return kept
+
+
+@dataclass(frozen=True)
+class OpaqueTrace(PhillyWeek):
+    """Opaque tasks of a trace: as known and as unknown as those of a week of the log.
+
+    A measured job is drawn for each, and what is left of one is what its tenant's history tells; a tenant that the
+    Philly log does not have is taken to be like all of them together.
+
+    Attributes:
+        rows: The tasks, in order of arrival; a step is a second alone on the devices asked for.
+    """
+
+    rows: tuple[ArrivalRow, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Rows were checked when they were read."""
+
+    def draw(self) -> Drawn:
+        """The tasks of the trace in order of arrival."""
+        rows = self._rows()
+        devices = np.array([row[2] for row in rows], dtype=np.int64)
+        jobs = draw_jobs(devices, np.random.default_rng(self.seed))
+        return Drawn(tuple(row[3] for row in rows), devices, np.array([row[1] for row in rows]), jobs)
+
+    def _rows(self) -> tuple[tuple[float, float, int, str], ...]:
+        return tuple(
+            (row.arrival_s, float(row.steps), int(row.model.rpartition("-")[2]), row.tenant) for row in self.rows
+        )
 
 
 @cache

@@ -174,6 +174,8 @@ class Series:
                 if not math.isfinite(value):
                     raise TraceError(where + problem(name, cells[name], "must be a finite number", "Fill the gap"))
                 numbers.append(value)
+            if numbers[0] < 0.0:
+                raise TraceError(where + problem("time_s", numbers[0], "must be >= 0", "Count from the first row"))
             if numbers[1] < 0.0:
                 fix = "Put 0 where a market paid for taking power; a grid's average intensity is never negative"
                 raise TraceError(where + problem(column, numbers[1], "must be >= 0", fix))
@@ -401,7 +403,12 @@ def possible(signal: Signal, time_s: float, normals: FloatArray) -> FloatArray:
 
 
 def by_hour(signal: Signal, hours: int) -> FloatArray:
-    """Values of a signal at the start of every hour of the run, shape ``(hours,)``; not to be changed."""
+    """Values of a signal at the start of every hour of the run, shape ``(hours,)``; not to be changed.
+
+    The hours of a simulation do not come from a live source: it is asked once, and what it says then holds.
+    """
+    if isinstance(signal, Live):
+        return np.full(hours, signal.at(0.0))
     return _grid_by_hour(signal, hours) if isinstance(signal, Grid) else _by_hour(signal, hours)
 
 

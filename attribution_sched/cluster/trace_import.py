@@ -85,6 +85,13 @@ def _number(path: str | Path, line: int, field: str, text: str) -> float:
     return value
 
 
+def _devices(path: str | Path, line: int, field: str, text: str) -> int:
+    value = _number(path, line, field, text)
+    if value < 0 or value != int(value):
+        raise _error(path, line, field, text, "must be a whole number of GPUs, >= 0", "Mend the line")
+    return int(value)
+
+
 def _moment(path: str | Path, line: int, field: str, text: str) -> float:
     """A date and time, taken as UTC, in seconds."""
     try:
@@ -98,9 +105,9 @@ def _moment(path: str | Path, line: int, field: str, text: str) -> float:
 def read_philly(path: str | Path) -> Iterator[LoggedJob]:
     """``timestamp, duration, num_gpus, gpu_time, cluster`` (Jeon et al. 2019, as in the AdaptDL simulator)."""
     for line, row in read_trace_rows(path, ("timestamp", "duration", "num_gpus", "cluster")):
-        gpus = _number(path, line, "num_gpus", row["num_gpus"])
+        gpus = _devices(path, line, "num_gpus", row["num_gpus"])
         when = _moment(path, line, "timestamp", row["timestamp"])
-        yield LoggedJob(when, _number(path, line, "duration", row["duration"]), int(gpus), row["cluster"], line)
+        yield LoggedJob(when, _number(path, line, "duration", row["duration"]), gpus, row["cluster"], line)
 
 
 def read_pai(path: str | Path) -> Iterator[LoggedJob]:
@@ -114,11 +121,14 @@ def read_pai(path: str | Path) -> Iterator[LoggedJob]:
         if ended < begun:
             rule = f"must not lie before creation_time = {begun:g}"
             raise _error(path, line, "deletion_time", row["deletion_time"], rule, "Swap them")
-        yield LoggedJob(begun, ended - begun, int(_number(path, line, "num_gpu", row["num_gpu"])), row["qos"], line)
+        yield LoggedJob(begun, ended - begun, _devices(path, line, "num_gpu", row["num_gpu"]), row["qos"], line)
 
 
 def read_swf(path: str | Path) -> Iterator[LoggedJob]:
-    """Standard Workload Format (Feitelson): 18 fields a line, comments after ``;``; processors stand for GPUs."""
+    """Standard Workload Format (Feitelson): 18 fields a line, comments after ``;``; processors stand for GPUs.
+
+    ``-1`` means that a field is not known: a job of unknown length counts as one without time, and is left out.
+    """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -131,10 +141,20 @@ def read_swf(path: str | Path) -> Iterator[LoggedJob]:
             raise _error(path, line, "fields", len(fields), "must be 18, at least 12", "Give a file in SWF")
         numbers = [_number(path, line, f"field {i + 1}", fields[i]) for i in (1, 3, 4, 7, 11)]
         submitted, run, allocated, asked, user = numbers
-        yield LoggedJob(submitted, run, int(allocated if allocated > 0 else asked), f"user{int(user)}", line)
+        held = allocated if allocated > 0 else max(0.0, asked)
+        if held != int(held):
+            raise _error(path, line, "processors", held, "must be a whole number", "Mend the line")
+        yield LoggedJob(submitted, 0.0 if run == -1.0 else run, int(held), f"user{int(user)}", line)
 
 
-_GRES = re.compile(r"gres/gpu(?::[\w.-]+)?=(\d{1,9})(?!\d)")
+_GRES = re.compile(r"gres/gpu(:[\w.-]+)?=(\d{1,9})(?!\d)")
+
+
+def _allocated(tres: str) -> int:
+    """GPUs of a job: the total where Slurm writes one, else those of every type together."""
+    found = _GRES.findall(tres)
+    totals = [int(count) for kind, count in found if not kind]
+    return totals[0] if totals else sum(int(count) for _, count in found)
 
 
 def read_slurm(path: str | Path) -> Iterator[LoggedJob]:
@@ -153,10 +173,9 @@ def read_slurm(path: str | Path) -> Iterator[LoggedJob]:
                 if None in row or None in row.values():
                     rule = f"must have {len(header)} fields like the header"
                     raise _error(path, line, "row", list(row.values()), rule, "Mend the line")
-                found = _GRES.search(row["AllocTRES"])
                 when = _moment(path, line, "Submit", row["Submit"])
                 elapsed = _number(path, line, "ElapsedRaw", row["ElapsedRaw"])
-                yield LoggedJob(when, elapsed, int(found[1]) if found else 0, row[account] or "unknown", line)
+                yield LoggedJob(when, elapsed, _allocated(row["AllocTRES"]), row[account] or "unknown", line)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(problem("log", str(path), f"cannot be read ({error})", "Give a text file")) from error
 
@@ -250,10 +269,14 @@ def import_log(
             gpu_s += job.gpus * job.duration_s
     if not rows:
         raise TraceError(problem("log", str(path), f"no job is left ({skipped})", "Widen the hours or keep more"))
-    with Path(output).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(rows)
+    try:
+        with Path(output).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows(rows)
+    except OSError as error:
+        fix = "Name a file in a folder that is there"
+        raise TraceError(problem("output", str(output), f"cannot be written ({error.strerror})", fix)) from error
     return Imported(len(rows), {k: n for k, n in skipped.items() if n}, gpu_s / 3600.0, len(tenants), drawn, rounded)
 
 

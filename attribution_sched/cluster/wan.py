@@ -108,6 +108,8 @@ class BandwidthTrace:
             if link[0] == link[1]:
                 rule = "must differ from src: links inside a domain do not fluctuate"
                 raise row_error(path, line, "dst", row["dst"], rule, "Remove the line")
+            if time_s < 0.0:
+                raise row_error(path, line, "time_s", row["time_s"], "must be >= 0", "Count from the first row")
             gbps = number(path, line, "gbps", row["gbps"])
             if gbps <= 0:
                 fix = "Write an outage as a very small bandwidth, for example 0.001"

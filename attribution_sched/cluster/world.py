@@ -321,9 +321,19 @@ class World:
             raise SettingsError(problem("quotas", twice, "a tenant has one quota", "Write its limits into one"))
         for kind in self.kinds:
             self._check_size(kind)
+        most = self.cluster.devices
+        for number, row in enumerate(getattr(self.arrivals, "rows", ())):
+            if row.gpus > most:
+                rule = f"is larger than the cluster, which has {most} devices"
+                fix = "Leave such tasks out (import --drop-larger), or add devices"
+                raise TraceError(problem(f"gpus of task {number} of the trace", row.gpus, rule, fix))
 
     def _check_size(self, kind: TaskKind) -> None:
         """Refuse a task that no plan can ever hold, even with its states sharded over every device it may use."""
+        largest = max(domain.devices for domain in self.cluster.domains)
+        if kind.opaque and kind.measured_devices > largest:
+            rule = f"is larger than the cluster, whose largest domain has {largest} devices"
+            raise TaskError(problem("task kind", kind.model.name, rule, "Add devices, or leave the task kind out"))
         reserved = self.cluster.runtime.reserved_bytes
         rooms = [d.devices * max(0.0, d.gpu.memory_bytes - reserved) for d in self.cluster.domains]
         room = sum(sorted(rooms, reverse=True)[: self.max_segments])
@@ -462,7 +472,8 @@ def build_pool(world: World) -> TaskPool:
     drawn = [world.kinds[k] for k in kinds]
     modes = [kind.training for kind in drawn]
     demands = draw_demands([kind.model for kind in drawn], rng, world.idiosyncrasy, training=modes)
-    return TaskPool(kinds, steps, demands, counters(demands, rng), throughput(demands, rng))
+    tenants = tuple(row.tenant for row in world.arrivals.rows) if isinstance(world.arrivals, TraceArrivals) else ()
+    return TaskPool(kinds, steps, demands, counters(demands, rng), throughput(demands, rng), tenants=tenants)
 
 
 def _philly(world: World, arrivals: Philly | PhillyWeek, rng: np.random.Generator) -> TaskPool:

@@ -212,7 +212,8 @@ def _kind(kind: KindSettings, settings: Settings) -> TaskKind:
 
 def _arrivals(settings: Settings) -> Arrivals:
     from attribution_sched.cluster.arrivals import Burst, Diurnal, Poisson, TraceArrivals
-    from attribution_sched.cluster.philly import Philly, PhillyWeek
+    from attribution_sched.cluster.models.opaque import OPAQUE_NAMES
+    from attribution_sched.cluster.philly import OpaqueTrace, Philly, PhillyWeek
 
     arrivals = settings.arrivals
     if isinstance(arrivals, PoissonSettings | DiurnalSettings):
@@ -224,7 +225,10 @@ def _arrivals(settings: Settings) -> Arrivals:
         return Philly(arrivals.rate_per_hour)
     if isinstance(arrivals, PhillyWeekSettings):
         return PhillyWeek(arrivals.path, arrivals.monday, arrivals.keep, arrivals.seed)
-    return TraceArrivals.from_csv(arrivals.path)
+    trace = TraceArrivals.from_csv(arrivals.path)
+    if all(row.model.lower() in OPAQUE_NAMES for row in trace.rows):
+        return OpaqueTrace(arrivals.path, "", keep=1, rows=trace.rows)
+    return trace
 
 
 def _incidents(settings: Settings) -> tuple[Incident, ...]:

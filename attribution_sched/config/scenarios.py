@@ -133,9 +133,9 @@ def _load(factor: float) -> Callable[[Settings, str], World]:
 def _scaled(arrivals: Arrivals, factor: float) -> Arrivals:
     """Make tasks arrive ``factor`` times as often; a recording is played so much faster, of a log more is kept."""
     from attribution_sched.cluster.arrivals import TraceArrivals
-    from attribution_sched.cluster.philly import PhillyWeek
+    from attribution_sched.cluster.philly import OpaqueTrace, PhillyWeek
 
-    if isinstance(arrivals, TraceArrivals):
+    if isinstance(arrivals, TraceArrivals | OpaqueTrace):
         rows = tuple(replace(row, arrival_s=row.arrival_s / factor) for row in arrivals.rows)
         return replace(arrivals, rows=rows)
     if isinstance(arrivals, PhillyWeek):

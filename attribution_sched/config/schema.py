@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, ShareRule, Switch
@@ -488,13 +489,18 @@ class LayerSettings(Record):
 
     Attributes:
         count: How many follow each other.
-        flops: Forward FLOPs per sample of one.
-        params: Parameters of one.
+        flops: Forward FLOPs per sample of one, without its experts.
+        params: Parameters of one, without its experts.
         activations: Elements per sample it keeps for the backward pass.
         outputs: Elements per sample it hands on; its activations when left out.
         operator: What most of its FLOPs are.
         kind: What it is.
         sharded: Whether tensor parallelism divides it.
+        experts: How many experts it has.
+        top_k: How many of them a token visits.
+        expert_params: Parameters of one expert.
+        expert_flops: Forward FLOPs per sample of one expert if every token visits it.
+        attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
     count: Annotated[int, Field(strict=True, ge=1, le=10_000), Why("every layer has a row in tables")] = 1
@@ -505,6 +511,23 @@ class LayerSettings(Record):
     operator: Literal["conv", "fc", "attention"] = "fc"
     kind: Literal["block", "conv", "embedding", "norm", "head"] = "block"
     sharded: Switch = True
+    experts: Annotated[int, Field(strict=True, ge=0, le=100_000), Why("no layer has more")] = 0
+    top_k: Annotated[int, Field(strict=True, ge=0, le=100_000), Why("no token visits more")] = 0
+    expert_params: NonNegative = 0.0
+    expert_flops: NonNegative = 0.0
+    attention_flops: NonNegative = 0.0
+
+    @model_validator(mode="after")
+    def _routed(self) -> Self:
+        if (self.top_k > 0) != (self.experts > 0) or self.top_k > self.experts:
+            rule = f"must lie between 1 and experts = {self.experts}" if self.experts else "stands without experts"
+            fix = "Say how many of the experts a token visits" if self.experts else "Give experts, or leave it out"
+            raise broken_rule(rule, fix, key=("top_k",), value=self.top_k)
+        if not self.experts and (self.expert_params or self.expert_flops):
+            stated = "expert_params" if self.expert_params else "expert_flops"
+            rule, fix = "stands without experts", "Give experts and top_k, or leave it out"
+            raise broken_rule(rule, fix, key=(stated,), value=getattr(self, stated))
+        return self
 
 
 class ModelSettings(Record):
@@ -598,6 +621,11 @@ class PhillySettings(Record):
     rate_per_hour: Rate
 
 
+def _day(day: object) -> object:
+    """YAML reads ``2017-11-06`` as a date: the text it was."""
+    return day.isoformat() if isinstance(day, date) else day
+
+
 class PhillyWeekSettings(Record):
     """A week of the Philly log itself; kinds must be opaque.
 
@@ -611,7 +639,7 @@ class PhillyWeekSettings(Record):
 
     kind: Literal["philly_week"]
     path: FilePath
-    monday: Name
+    monday: Annotated[Name, BeforeValidator(_day)]
     keep: Count = 4
     seed: Seed = 0
 

@@ -8,7 +8,9 @@ beside neighbours where devices may be shared. Every plan was tried on the clust
 
 Observation, one vector of ``float32``: of the task its 7 attributions, 5 features and log pace; time of day, work left
 and waiting time; of every domain 20 numbers of its instruments and its share of free devices; for every action its own
-R_eff, R_util, R_cost, share of devices, domains used, whether it shares, and whether it is allowed.
+R_eff, R_util, R_cost, share of devices, domains used, whether it shares, and whether it is allowed. With
+``signals=True`` (``gym.make(…, signals=True)``) also, of every domain, its carbon intensity and its price of
+electricity: now, what is forecast six hours ahead, and the forecast's error (kg and USD per kWh).
 
 Reward, start and end are those of the world (see :mod:`attribution_sched.cluster.env`). ``action_masks()`` is what
 sb3-contrib's MaskablePPO asks for; ``info["action_mask"]`` has the same.
@@ -40,6 +42,14 @@ from attribution_sched.types import Attributor, BoolArray, Float32Array, FloatAr
 
 CHOICES = 16
 """Actions: waiting, and so many less one plans."""
+
+AHEAD_S = 6 * 3600.0
+"""How far ahead signals are forecast in observations."""
+
+SIGNAL_FEATURES = (
+    "carbon_now", "carbon_ahead", "carbon_error", "electricity_now", "electricity_ahead", "electricity_error",
+)  # fmt: skip
+"""Of every domain, where an observation has them: kg and USD per kWh."""
 
 PLAN_FEATURES = ("r_eff", "r_util", "r_cost", "devices", "domains", "shares", "allowed")
 ORDERS = 6
@@ -93,14 +103,16 @@ class Candidates:
     Args:
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``, where a decision does not carry them.
         choices: Size of the action space.
+        signals: Whether carbon and prices of electricity are part of it.
     """
 
-    def __init__(self, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
-        self.attributor, self.choices = attributor, choices
+    def __init__(self, attributor: Attributor | None = None, choices: int = CHOICES, *, signals: bool = False) -> None:
+        self.attributor, self.choices, self.signals = attributor, choices, signals
 
     def size(self, domains: int) -> int:
         """Length of the observation of a cluster of so many domains."""
-        return len(DEMAND_NAMES) + 6 + 6 + domains * (len(DOMAIN_FEATURES) + 1) + self.choices * len(PLAN_FEATURES)
+        each = len(DOMAIN_FEATURES) + 1 + len(SIGNAL_FEATURES) * self.signals
+        return len(DEMAND_NAMES) + 6 + 6 + domains * each + self.choices * len(PLAN_FEATURES)
 
     def observe(self, seen: Decision, plans: list[Plan], allowed: BoolArray) -> Float32Array:
         """The observation of a decision, shape ``(size,)``, every number in [−10, 10]."""
@@ -122,6 +134,8 @@ class Candidates:
                                len(set(plan.domains)) / 4.0, float(plan.beside is not None), 0.0)  # fmt: skip
         rows[:, -1] = allowed
         parts = [own, np.column_stack([observed, seen.free_devices / devices]).ravel(), rows.ravel()]
+        if self.signals:
+            parts.append(signals_of(seen).ravel())
         told = np.nan_to_num(np.concatenate(parts), nan=0.0, posinf=10.0, neginf=-10.0)
         return np.asarray(np.clip(told, -10.0, 10.0), dtype=np.float32)
 
@@ -132,6 +146,22 @@ class Candidates:
             return np.zeros(len(DEMAND_NAMES))
         found: FloatArray = np.asarray(self.attributor(seen.counters[None]), dtype=np.float64)[0]
         return found
+
+
+def signals_of(seen: Decision) -> FloatArray:
+    """Carbon and price of electricity of every domain as they may be known at a decision, shape ``(K, 6)``."""
+    rows = []
+    for domain in seen.cost.cluster.domains:
+        row: list[float] = []
+        usual = (domain.carbon_g_per_kwh or 0.0) * 1e-3, seen.reward.energy_usd_per_kwh
+        for signal, unit, constant in zip((domain.carbon, domain.electricity), (1e-3, 1.0), usual, strict=True):
+            now, ahead, error = constant, constant, 0.0
+            if signal is not None:
+                now = unit * signal.at(seen.time_s)
+                ahead, error = (unit * number for number in signal.forecast(seen.time_s, AHEAD_S))
+            row += [now, ahead, error]
+        rows.append(row)
+    return np.array(rows)
 
 
 class CandidateCluster:
@@ -200,12 +230,16 @@ class CandidateEnv(gym.Env[Float32Array, Any]):
         world: The scheduling problem.
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
         choices: Size of the action space.
+        signals: Whether observations have carbon and prices of electricity.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
-    def __init__(self, world: World, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
-        self.cluster, self.candidates = CandidateCluster(world, choices - 1), Candidates(attributor, choices)
+    def __init__(
+        self, world: World, attributor: Attributor | None = None, choices: int = CHOICES, *, signals: bool = False
+    ) -> None:
+        self.cluster = CandidateCluster(world, choices - 1)
+        self.candidates = Candidates(attributor, choices, signals=signals)
         size = self.candidates.size(len(world.cluster))
         self.observation_space = gym.spaces.Box(-10.0, 10.0, (size,), np.float32)
         self.action_space = gym.spaces.Discrete(choices)
@@ -252,6 +286,7 @@ class AgentPolicy:
         choices: Size of the action space it learnt with.
         attributor: As in training.
         name: What tables call it.
+        signals: As in training.
     """
 
     pairs, plays_copies = True, False
@@ -262,9 +297,11 @@ class AgentPolicy:
         choices: int = CHOICES,
         attributor: Attributor | None = None,
         name: str = "agent",
+        *,
+        signals: bool = False,
     ) -> None:
         self.choose, self.name = choose, name
-        self._candidates = Candidates(attributor, choices)
+        self._candidates = Candidates(attributor, choices, signals=signals)
 
     def decide(self, seen: Decision) -> Plan | None:
         """The plan of the choice; None waits or keeps."""
@@ -283,10 +320,13 @@ class SB3Policy(AgentPolicy):
             asked without, and wait where they choose what is not allowed.
         attributor: As in training.
         name: What tables call it.
+        signals: As in training.
     """
 
-    def __init__(self, model: Any, attributor: Attributor | None = None, name: str = "sb3") -> None:
-        super().__init__(self._predict, int(model.action_space.n), attributor, name)
+    def __init__(
+        self, model: Any, attributor: Attributor | None = None, name: str = "sb3", *, signals: bool = False
+    ) -> None:
+        super().__init__(self._predict, int(model.action_space.n), attributor, name, signals=signals)
         self.model = model
         self._masks = "action_masks" in signature(model.predict).parameters
 

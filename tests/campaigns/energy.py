@@ -62,7 +62,10 @@ def draw(chance: random.Random) -> dict[str, Any]:
         start_h = chance.uniform(0.0, 0.5)
         span = {"start_h": start_h, "end_h": start_h + chance.uniform(0.01, 0.5)}
         if chance.random() < 0.5:
-            incidents.append({"kind": "domain_loss", "domain": chance.choice(names), **span})
+            lost = chance.choice(names)
+            # A domain that is gone is not lost again.
+            if all(each.get("domain") != lost for each in incidents):
+                incidents.append({"kind": "domain_loss", "domain": lost, **span})
         else:
             one, other = chance.sample(names, 2)
             incidents.append(

@@ -116,6 +116,32 @@ def test_counters_can_be_handed_to_a_system(code):
         assert "memory_bandwidth" in result.attribution.missing and result.attribution["conv"] > 0.0
 
 
+def test_a_model_becomes_a_kind_of_task_by_itself(code, tmp_path):
+    """Its own layers and parameters, not those of the nearest kind."""
+    path = tmp_path / "mine.yaml"
+    words = ("--steps", "2", "--train", "--preset", "testbed", "--into", str(path), "--name", "ours")
+    done = invoke("profile", "their_models:conv", *words)
+    assert done.exit_code == 0, done.stderr
+    assert "ours is a kind of task, 4 layers" in done.stderr
+    told = json.loads(done.stdout)
+    assert told["kind"] == "ours"
+    model = next(kind.model for kind in load_settings(path).build_world().kinds if kind.model.name == "ours")
+    assert model.params == 16 * 3 * 9 + 16 + 16 * 30 * 30 * 4 + 4
+    assert model.column("conv_flops").sum() == 2 * 27 * 16 * 30 * 30 and model.column("attention_flops").sum() == 0.0
+    with System(path, "greedy", queue="empty") as system:
+        system.submit(told, id="mine")
+        result = system.schedule_next_task()
+        assert (result.task.id, result.task.kind) == ("mine", "ours")
+    again = invoke("profile", "their_models:conv", *words)
+    assert again.exit_code == 0 and path.read_text().count("model: ours") == 1
+
+
+def test_a_function_has_no_layers_to_write(code, tmp_path):
+    done = invoke("profile", "their_models:step", "--steps", "1", "--into", str(tmp_path / "mine.yaml"))
+    assert done.exit_code == 2 and "--into = 'one': steps by itself" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "mine.yaml").exists()
+
+
 def test_a_function_that_steps_by_itself_and_a_module_with_a_shape(code):
     done = invoke("profile", "their_models:step", "--steps", "1", "--warmup", "0", "--json", "--no-attribution")
     assert done.exit_code == 0, done.stderr

@@ -12,7 +12,7 @@ from attribution_sched.cluster.codecs import TestbedCodec
 from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.incidents import DomainLoss, LinkCut, cut_links, is_lost, pack
+from attribution_sched.cluster.incidents import DomainLoss, LinkCut, check_incidents, cut_links, is_lost, pack
 from attribution_sched.cluster.plan import DP, PP, TP, Plan
 from attribution_sched.errors import SettingsError
 
@@ -61,6 +61,15 @@ INF = math.inf
 def test_a_mistake_is_one_clear_error(make, words):
     with pytest.raises(SettingsError, match=words):
         make()
+
+
+def test_a_domain_is_not_lost_twice_at_once():
+    names = ("a", "b")
+    with pytest.raises(SettingsError, match=r"start_s = 50.0: a is lost already, by incidents\[0\] until 90 s"):
+        check_incidents((DomainLoss(0, 10.0, 90.0), DomainLoss(0, 50.0, 60.0)), names)
+    with pytest.raises(SettingsError, match=r"incidents\[0\]\.start_s = 50.0"):
+        check_incidents((DomainLoss(0, 50.0, 60.0), DomainLoss(0, 10.0, 51.0)), names)
+    check_incidents((DomainLoss(0, 50.0, 60.0), DomainLoss(0, 10.0, 50.0), DomainLoss(1, 10.0, 90.0)), names)
 
 
 def test_the_kernels_follow_the_records():

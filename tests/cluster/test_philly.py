@@ -90,6 +90,13 @@ def test_a_bad_log_is_one_clear_error(tmp_path, rows, match):
         PhillyWeek(str(path), "2017-11-06").draw()
 
 
+def test_the_monday_of_a_week_is_written_as_people_write_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "extends: shared\narrivals: {kind: philly_week, path: philly.csv, monday: 2017-11-06}\n"
+    )
+    assert load_settings(tmp_path / "mine.yaml").arrivals.monday == "2017-11-06"
+
+
 def test_bad_settings():
     with pytest.raises(SettingsError, match="rate_per_hour"):
         Philly(0.0)

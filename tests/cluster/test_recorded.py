@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster import recorded
+from attribution_sched.cluster.fork import with_history
 from attribution_sched.cluster.philly import BELIEVED_AT_S, PhillyWeek, believed_by_age_s, believed_left_s
 from attribution_sched.cluster.recorded import BLOCK_S, Lengths, Recorded, lengths_before
+from attribution_sched.config import load_settings
 
 TENANT = "6214e9"
 LEVELS = (np.arange(1000) + 0.5) / 1000
@@ -59,6 +61,13 @@ def test_tasks_on_several_devices_take_longer_than_a_tenant_s_others():
 def test_the_table_that_followers_read_is_what_policies_believe():
     told = believed_by_age_s(TENANT)
     assert told.tolist() == [believed_left_s(TENANT, age_s) for age_s in BELIEVED_AT_S]
+
+
+def test_a_future_in_which_nobody_comes_is_a_future():
+    """Found on a quiet night of a test week: thinking raised a ValueError."""
+    world = load_settings("shared").build_world()
+    assert with_history(np.zeros((0, 4)), world, ()).shape == (0, 4 + len(BELIEVED_AT_S))
+    assert with_history(np.zeros((2, 4)), world, ("6214e9", "who")).shape == (2, 4 + len(BELIEVED_AT_S))
 
 
 def test_only_the_past_comes_again(tmp_path):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, by_hour, grid_names, mean_over
+from attribution_sched.cluster.world import hourly_ratios
+from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, TraceError
 
 HOUR = 3600.0
@@ -73,6 +75,7 @@ def test_a_live_source_is_asked_once_for_each_moment():
         ("time_s,value\n0,1\n3600,-2\n", "line 3: value = -2.*>= 0"),
         ("time_s,value\n0,1\n3600,\n", "line 3: value.*finite"),
         ("time_s,value\n0,1\n90000,2\n", "leaves a gap of 90000 s"),
+        ("time_s,value\n-3600,1\n0,2\n", "line 2: time_s = -3600.*>= 0"),
         ("time_s,value\n0,1\n0,2\n", "must lie after the row before it"),
         ("time_s,price\n0,1\n", "must name the column 'value'"),
         ("time_s,value\n", "at least one row"),
@@ -109,3 +112,13 @@ def test_the_hours_of_a_grid_are_worked_out_once_and_those_of_a_live_signal_ever
     by_hour(Read(1.0), 3)
     by_hour(Read(1.0), 3)
     assert len(reads) == 6
+
+
+def test_a_world_asks_a_live_source_once_and_not_for_every_hour_of_the_year():
+    asked = []
+    live = Live(lambda: asked.append(1) or 240.0 + len(asked))
+    world = load_settings("shared").build_world()
+    domains = tuple(replace(domain, carbon=live) for domain in world.cluster.domains)
+    ratios = hourly_ratios(replace(world, cluster=replace(world.cluster, domains=domains)))
+    assert len(asked) == 1
+    assert ratios[1, :, 0].tolist() == [241.0 / domains[0].carbon_g_per_kwh] * 8760

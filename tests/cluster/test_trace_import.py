@@ -1,11 +1,16 @@
 """Logs of other systems become traces: GPU count, duration and tenant are kept; bad lines are one error each."""
 
+from dataclasses import replace
+
 import pytest
 
 from attribution_sched.cluster.arrivals import TraceArrivals
 from attribution_sched.cluster.trace_import import import_log, read_log
+from attribution_sched.cluster.world import build_pool
 from attribution_sched.config import load_settings
-from attribution_sched.errors import TraceError
+from attribution_sched.errors import SettingsError, TraceError
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.registry import make_policy
 from tests.cluster.engine_worlds import tiny_world
 
 PHILLY = """timestamp,duration,num_gpus,gpu_time,cluster
@@ -104,6 +109,79 @@ def test_a_bad_log_is_one_clear_error(tmp_path, form, text, match):
     log.write_text(text)
     with pytest.raises(TraceError, match=match):
         read_log(form, log)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "field"),
+    [
+        ("philly", PHILLY.replace("2951.0,2,", "2951.0,1.5,"), "line 3: num_gpus = '1.5': must be a whole number"),
+        ("philly", PHILLY.replace("2951.0,2,", "2951.0,-3,"), "line 3: num_gpus = '-3'"),
+        ("pai", PAI.replace("12288,2,", "12288,0.5,"), "line 3: num_gpu = '0.5'"),
+        ("swf", SWF.replace("30 -1 -1 -1 2", "30 -1 -1 -1 2.5"), "line 3: processors = 2.5"),
+    ],
+)
+def test_a_number_of_gpus_is_never_rounded_in_silence(tmp_path, form, text, field):
+    log = tmp_path / "log"
+    log.write_text(text)
+    with pytest.raises(TraceError, match=field):
+        read_log(form, log)
+
+
+def test_a_field_that_swf_does_not_know_leaves_the_job_out_and_not_the_log(tmp_path):
+    found, rows = written(tmp_path, "swf", SWF.replace("60 0 30", "60 0 -1"))
+    assert found.skipped == {"no GPU or no time": 1} and len(rows) == 1
+
+
+def test_gpus_of_several_types_are_counted_together(tmp_path):
+    for tres, gpus in (("gres/gpu:a100=1,gres/gpu:l4=2", 3), ("gres/gpu:a100=1,gres/gpu:l4=2,gres/gpu=3", 3)):
+        log = tmp_path / "log"
+        log.write_text(SLURM.replace("gres/gpu=2", tres))
+        assert read_log("slurm", log)[0].gpus == gpus
+
+
+def test_a_trace_that_cannot_be_written_is_one_clear_error(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(SWF)
+    with pytest.raises(TraceError, match=r"output = .*cannot be written"):
+        import_log("swf", log, tiny_world(), tmp_path / "nowhere" / "trace.csv")
+
+
+def settings_of(tmp_path, rows, **more):
+    head = "arrival_s,model,steps,batch_size,priority,tenant,mode,gpus,duration_s\n"
+    (tmp_path / "trace.csv").write_text(head + rows)
+    return load_settings(
+        {"extends": "shared", "arrivals": {"kind": "trace", "path": str(tmp_path / "trace.csv")}} | more
+    )
+
+
+def test_opaque_jobs_of_a_log_stay_opaque(tmp_path):
+    """Who decides is told the tenant's history, never the duration of the log; pairs are those of a measured job."""
+    rows = "0,opaque-2,7000,2,0,ours,training,2,7000\n5,opaque-1,50,1,0,theirs,training,1,50\n"
+    world = settings_of(tmp_path, rows).build_world()
+    pool = build_pool(world)
+    assert pool.steps.tolist() == [7000.0, 50.0] and (pool.jobs >= 0).all()
+    tasks = [pool.task(i, world.kinds) for i in range(2)]
+    assert [task.tenant for task in tasks] == ["ours", "theirs"]
+    assert [task.measured_devices for task in tasks] == [2, 1]
+    assert tasks[0].steps == tasks[1].steps not in (7000.0, 50.0)
+    assert play(world, make_policy("rule"), 0).completed == 2
+
+
+def test_a_task_of_a_trace_belongs_to_the_tenant_of_its_row(tmp_path):
+    _, rows = written(tmp_path, "philly", PHILLY)
+    pool = build_pool(replace(tiny_world(), arrivals=TraceArrivals(tuple(rows))))
+    assert pool.tenants == tuple(row.tenant for row in rows)
+
+
+def test_what_is_larger_than_the_cluster_is_told_when_the_world_is_made(tmp_path):
+    with pytest.raises(
+        SettingsError, match=r"gpus of task 0 of the trace = 128: is larger than the cluster, which has 64"
+    ):
+        settings_of(tmp_path, "0,opaque-8,10,8,0,a,training,128,10\n").build_world()
+    with pytest.raises(
+        SettingsError, match=r"task kind = 'opaque-8': is larger than the cluster, whose largest domain"
+    ):
+        settings_of(tmp_path, "0,opaque-1,10,1,0,a,training,1,10\n", domain_defaults={"devices": 4}).build_world()
 
 
 def test_a_trace_refuses_unknown_columns_and_negative_durations(tmp_path):

@@ -396,6 +396,7 @@ def test_row_lookup_equals_searchsorted(gaps, wanted):
         (HEADER + "inf,a,b,1\n", ["line 2", "time_s", "'inf'"]),
         (HEADER + "0,a,bb,1\n", ["line 2", "dst", "'bb'", "Did you mean 'b'?"]),
         (HEADER + "0,a,a,1\n", ["line 2", "dst", "differ from src"]),
+        (HEADER + "-5,a,b,1\n", ["line 2", "time_s", "'-5'", ">= 0"]),
         (HEADER + "5,a,b,1\n5,a,b,2\n", ["line 3", "time_s", "later than 5.0"]),
         (HEADER + "5,a,b,1\n6,b,a,1\n4,a,b,2\n", ["line 4", "time_s", "Sort"]),
         (HEADER + "0,a,b\n", ["line 2", "4 fields"]),

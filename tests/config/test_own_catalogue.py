@@ -55,9 +55,29 @@ def test_a_model_is_layers_a_configuration_or_a_base_with_adapters(tmp_path):
     assert served.output_tokens == 100
 
 
+EXPERTS = (
+    "{layers: [{count: 4, flops: 1.0e+9, params: 1.0e+6, activations: 1.0e+5, experts: 8, top_k: 2,"
+    " expert_params: 5.0e+5, expert_flops: 1.0e+8}], params: 2.0e+7}"
+)
+
+
+def test_layers_may_have_experts(tmp_path):
+    """Parameters of all of them, arithmetic of those that a token visits."""
+    layer = world(tmp_path, EXPERTS).kinds[0].model.layers[0]
+    assert layer.params == 1.0e6 + 8 * 5.0e5
+    assert layer.fc_flops == 1.0e9 + 2 * 1.0e8
+    own = world(tmp_path, EXPERTS.replace("activations: 1.0e+5,", "activations: 1.0e+5, operator: attention,"))
+    layer = own.kinds[0].model.layers[0]
+    assert (layer.attention_flops, layer.fc_flops) == (1.0e9, 2.0e8)
+
+
 @pytest.mark.parametrize(
     ("model", "match"),
     [
+        (EXPERTS.replace("top_k: 2", "top_k: 9"), r"top_k = 9: must lie between 1 and experts = 8"),
+        (EXPERTS.replace("top_k: 2,", ""), r"top_k = 0: must lie between 1 and experts = 8"),
+        (EXPERTS.replace("experts: 8, top_k: 2,", ""), r"expert_params = 500000.0: stands without experts"),
+        (EXPERTS.replace("experts: 8", "experts: 6"), r"add up to 1.6e\+07"),
         (LAYERS.replace("params: 4.0e+6", "params: 5.0e+6"), r"add up to 4e\+06"),
         ("{lora_rank: 4}", "exactly one of config, layers and base"),
         ("{base: gpt9}", "is not in the model zoo"),

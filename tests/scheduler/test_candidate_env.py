@@ -11,7 +11,8 @@ import attribution_sched.registration  # noqa: F401
 from attribution_sched.arena import evaluate
 from attribution_sched.config import load_settings
 from attribution_sched.registration import PLANS
-from attribution_sched.scheduler.candidate_env import CandidateEnv, SB3Policy
+from attribution_sched.scheduler.candidate_env import AHEAD_S, AgentPolicy, CandidateEnv, SB3Policy
+from attribution_sched.scheduler.episode import play
 
 from .test_pairing import crowded
 
@@ -47,6 +48,25 @@ def test_the_checker_has_nothing_to_say(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(gym.make(name, preset=small(PLANS[name])).unwrapped, skip_render_check=True)
+
+
+def test_carbon_and_prices_may_be_observed_with_forecasts_and_their_errors():
+    tariff = {"kind": "day", "values": [0.05] * 6 + [0.2] * 18}
+    settings = load_settings({"extends": "cross-domain", "domain_defaults": {"electricity": tariff}})
+    env = gym.make("attribution_sched/CrossDomainPlans-v0", preset=settings, signals=True).unwrapped
+    plain = gym.make("attribution_sched/CrossDomainPlans-v0", preset=settings).unwrapped
+    seen, _ = env.reset(seed=0)
+    without, _ = plain.reset(seed=0)
+    assert env.observation_space.shape == (plain.observation_space.shape[0] + 4 * 6,)
+    assert np.array_equal(seen[: len(without)], without)
+    told, now_s = seen[len(without) :].reshape(4, 6), env.cluster.time_s
+    for row, domain in zip(told, env.cluster.engine.world.cluster.domains, strict=True):
+        ahead = domain.carbon.forecast(now_s, AHEAD_S)
+        assert row[:3] == pytest.approx(1e-3 * np.array([domain.carbon.at(now_s), *ahead]), rel=1e-5)
+        assert row[2] > 0.0 and row[3] == pytest.approx(domain.electricity.at(now_s))
+    assert told[:, 0].std() > 0.01
+    agent = AgentPolicy(lambda observation, mask: int(np.flatnonzero(mask)[-1]), signals=True)
+    assert play(small(settings).build_world(), agent, 0).placed > 0
 
 
 def test_plans_beside_neighbours_are_among_the_choices():

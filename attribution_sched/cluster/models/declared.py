@@ -22,13 +22,18 @@ class LayerFigures:
 
     Attributes:
         count: How many follow each other.
-        flops: Forward FLOPs per sample of one.
-        params: Parameters of one.
-        activations: Elements per sample it keeps for the backward pass.
+        flops: Forward FLOPs per sample of one, without its experts.
+        params: Parameters of one, without its experts.
+        activations: Elements per sample it keeps for the backward pass, those of the experts visited included.
         outputs: Elements per sample it hands on; its activations when 0.
         operator: ``conv``, ``fc`` or ``attention``: what most of its FLOPs are.
         kind: ``block``, ``conv``, ``embedding``, ``norm`` or ``head``.
         sharded: Whether tensor parallelism divides it.
+        experts: How many experts it has; every one has its parameters.
+        top_k: How many of them a token visits; only their arithmetic is done.
+        expert_params: Parameters of one expert.
+        expert_flops: Forward FLOPs per sample of one expert if every token visits it.
+        attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
     count: int
@@ -39,6 +44,11 @@ class LayerFigures:
     operator: str = "fc"
     kind: str = "block"
     sharded: bool = True
+    experts: int = 0
+    top_k: int = 0
+    expert_params: float = 0.0
+    expert_flops: float = 0.0
+    attention_flops: float = 0.0
 
 
 def declared_model(
@@ -68,9 +78,14 @@ def declared_model(
     for part in layers:
         for _ in range(part.count):
             handed = part.outputs or part.activations
-            flops = {f"{op}_flops": part.flops if op == part.operator else 0.0 for op in ("conv", "fc", "attention")}
+            own = part.flops if part.operator != "fc" else 0.0
+            routed = part.top_k * part.expert_flops + (part.flops if part.operator == "fc" else 0.0)
+            flops = {f"{op}_flops": own if op == part.operator else 0.0 for op in ("conv", "attention")}
+            flops["fc_flops"] = routed
+            flops["attention_flops"] += part.attention_flops
             chain.append(Layer(
-                name=f"{part.kind} {len(chain) + 1}", kind=part.kind, params=part.params, **flops,
+                name=f"{part.kind} {len(chain) + 1}", kind=part.kind,
+                params=part.params + part.experts * part.expert_params, **flops,
                 input_elements=before, output_elements=handed, activation_elements=part.activations,
                 score_elements=0.0, moved_elements=2.0 * part.activations + before,
                 tp_reduced_elements=2.0 * handed if part.sharded and part.kind == "block" else 0.0,

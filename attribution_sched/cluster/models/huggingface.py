@@ -1,4 +1,4 @@
-"""A model from its Hugging Face ``config.json``: decoders (experts, latent attention), Whisper, diffusion transformers.
+"""A model from its Hugging Face ``config.json``: decoders (experts, latent attention), Whisper, diffusion models.
 
 A decoder block is the block of :mod:`~attribution_sched.cluster.models.transformers` with two changes where the
 configuration asks for them:
@@ -29,6 +29,7 @@ from attribution_sched.cluster.models.transformers import (
     embedding_layer,
     language_head_layer,
 )
+from attribution_sched.cluster.models.unet import unet
 from attribution_sched.errors import TaskError, problem
 from attribution_sched.limits import MOST_BYTES_OF_CONFIG
 
@@ -95,6 +96,8 @@ def from_config(config: Mapping[str, Any], shape: Shape) -> Model:
         return _whisper(config, shape)
     if family in ("DiTTransformer2DModel", "Transformer2DModel", "dit"):
         return _diffusion_transformer(config, shape)
+    if family == "UNet2DConditionModel":
+        return unet(config, shape.name, shape.published_params)
     return _decoder(config, shape, family)
 
 
@@ -312,6 +315,13 @@ EXAMPLES: Mapping[str, tuple[dict[str, Any], float]] = {
         "model_type": "dit", "num_attention_heads": 16, "attention_head_dim": 72, "num_layers": 28, "patch_size": 2,
         "sample_size": 32, "in_channels": 4, "num_embeds_ada_norm": 1000,
     }, 675e6),
+    "sdxl-unet": ({
+        "_class_name": "UNet2DConditionModel", "block_out_channels": [320, 640, 1280], "layers_per_block": 2,
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+        "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+        "transformer_layers_per_block": [1, 2, 10], "cross_attention_dim": 2048, "sample_size": 128, "in_channels": 4,
+        "out_channels": 4, "addition_embed_type": "text_time", "projection_class_embeddings_input_dim": 2816,
+    }, 2_567_463_684),
 }  # fmt: skip
 """Catalogue name → configuration as released, and the count its authors state."""
 

@@ -69,7 +69,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("moves", "moves", "{:.2f}", "moves"),
     Metric("waiting_h", "waiting, h", "{:.1f}", "waiting_h"),
     Metric("utilisation", "utilisation", "{:.3f}", "utilisation"),
-    Metric("carbon_kg", "carbon, kg", "{:,.0f}", "carbon_kg"),
+    Metric("carbon_kg", "carbon, kg", "{:,.1f}", "carbon_kg"),
+    Metric("mean_completion_h", "completion, h", "{:.2f}", "mean_completion_h"),
+    Metric("p95_completion_h", "95th percentile, h", "{:.2f}", "p95_completion_h"),
+    Metric("mean_queue_h", "in the queue, h", "{:.2f}", "waiting_h", "arrived"),
+    Metric("gpu_h", "device-hours", "{:,.0f}", "gpu_h"),
+    Metric("electricity_usd", "electricity, USD", "{:,.1f}", "electricity_usd"),
 )
 """What is estimated for every policy, per episode."""
 
@@ -255,6 +260,14 @@ TABLED = (
 )  # fmt: skip
 """Metrics that tables show."""
 
+ABSOLUTE = (
+    "completed", "mean_completion_h", "p95_completion_h", "mean_queue_h", "gpu_h", "energy_kwh", "electricity_usd",
+    "traffic_usd", "carbon_kg",
+)  # fmt: skip
+"""Metrics of the table beside it, in units of their own: R has a baseline, which another world has another of."""
+
+ACROSS = "In absolute units; comparisons across worlds use these, because R is against the baseline of its own world."
+
 JSON_FILE, TABLE_FILE, PLOT_FILE = "results.json", "table.md", "plot.png"
 
 
@@ -293,6 +306,13 @@ def cells(result: ScenarioResult, row: PolicyRow, *, latency: bool = True) -> li
     return found
 
 
+def absolute(result: ScenarioResult) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the table in absolute units, policies in the order of the other."""
+    known = {metric.key: metric for metric in METRICS}
+    rows = [[row.policy, *(number(row.metrics[key].value, known[key].form) for key in ABSOLUTE)] for row in result.rows]
+    return ["policy", *(known[key].heading for key in ABSOLUTE)], rows
+
+
 def markdown(result: ArenaResult, *, latency: bool = True) -> str:
     """Write one table per scenario as Markdown."""
     first, last, count = result.episode_seeds[0], result.episode_seeds[-1], len(result.episode_seeds)
@@ -306,6 +326,9 @@ def markdown(result: ArenaResult, *, latency: bool = True) -> str:
         lines += ["", f"## {scenario.scenario}", "", f"Best: {scenario.best}. Limit: {scenario.limit or MISSING}.", ""]
         lines += ["| " + " | ".join(titles) + " |", "|---" + "|---:" * (len(titles) - 1) + "|"]
         lines += ["| " + " | ".join(cells(scenario, row, latency=latency)) + " |" for row in scenario.rows]
+        titles, rows = absolute(scenario)
+        lines += ["", ACROSS, "", "| " + " | ".join(titles) + " |", "|---" + "|---:" * (len(titles) - 1) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ from attribution_sched.errors import TaskError
 # Stated by the authors, apart from the table in the module.
 PUBLISHED = {
     "mixtral-8x7b": 46.7e9, "deepseek-v3": 671e9, "qwen-2.5-7b": 7.616e9, "qwen-2.5-72b": 72.7e9,
-    "whisper-large-v3": 1.543e9, "dit-xl-2": 675e6,
+    "whisper-large-v3": 1.543e9, "dit-xl-2": 675e6, "sdxl-unet": 2.567e9,
 }  # fmt: skip
 
 
@@ -41,6 +41,27 @@ def test_a_dense_configuration_equals_the_zoo():
         "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "tie_word_embeddings": False,
     }  # fmt: skip
     assert from_config(config, Shape("own", 8192)).layers == model("llama-3-8b").layers
+
+
+def test_a_u_net_hands_every_skip_back_and_halves_and_doubles_its_picture():
+    """To the parameter as released; what enters a residual block on the way up is what came below and one skip."""
+    chain = model("sdxl-unet")
+    assert chain.params == 2_567_463_684
+    assert chain.layers[0].input_elements == chain.layers[-1].output_elements == 4 * 128 * 128
+    sizes = [layer.output_elements for layer in chain.layers]
+    assert [layer.input_elements for layer in chain.layers[1:]] == sizes[:-1]
+    # In the middle all nine skips wait: of 128² three, of 64² and of 32² three each.
+    waiting = 3 * 320 * 128**2 + (320 + 2 * 640) * 64**2 + (640 + 2 * 1280) * 32**2
+    middle = next(layer for layer in chain.layers if layer.name == "middle transformer")
+    assert middle.output_elements == waiting + 1280 * 32**2
+    assert chain.column("conv_flops").sum() + chain.column("fc_flops").sum() == pytest.approx(5.98e12, rel=0.01)
+    config = dict(EXAMPLES["sdxl-unet"][0])
+    with pytest.raises(TaskError, match=r"transformer_layers_per_block.*each of 3 levels"):
+        from_config(config | {"transformer_layers_per_block": [1, 2]}, Shape("x"))
+    with pytest.raises(TaskError, match=r"block_out_channels = None"):
+        from_config({"_class_name": "UNet2DConditionModel"}, Shape("x"))
+    with pytest.raises(TaskError, match=r"sample_size = 0"):
+        from_config(config | {"sample_size": 0}, Shape("x"))
 
 
 def test_one_clear_error_each(tmp_path):

@@ -12,6 +12,7 @@ from attribution_sched.scheduler.arena import report as arena_report
 from attribution_sched.scheduler.arena.play import evaluate
 from attribution_sched.scheduler.arena.report import (
     COLOURS,
+    absolute,
     cells,
     draw,
     draw_scenario,
@@ -38,12 +39,29 @@ def test_the_table_has_one_row_per_policy_and_scenario(result):
     text = result.table()
     assert text.count("\n## ") == 2
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) == 2 * (1 + 4)
-    assert {row.count("|") for row in rows} == {len(headings()) + 1}
+    titles, _ = absolute(result.scenario("one"))
+    assert len(rows) == 2 * 2 * (1 + 4)
+    assert {row.count("|") for row in rows} == {len(headings()) + 1, len(titles) + 1}
     found = result.scenario("one")
     assert "| " + " | ".join(cells(found, found.row("far"))) + " |" in rows
     assert "ms" in text
     assert "ms" not in result.table(latency=False)
+
+
+def test_comparisons_across_worlds_stand_beside_the_reward(result):
+    """Time, queue, devices, joules, dollars and grams of every policy, as means of its episodes."""
+    titles, rows = absolute(result.scenario("one"))
+    assert titles[1:] == [
+        "completed", "completion, h", "95th percentile, h", "in the queue, h", "device-hours", "energy, kWh",
+        "electricity, USD", "traffic, USD", "carbon, kg",
+    ]  # fmt: skip
+    far = next(row for row in rows if row[0] == "far")
+    days = [record.summary for record in result.records if (record.policy, record.scenario) == ("far", "one")]
+    mean = {name: sum(getattr(day, name) for day in days) / len(days) for name in ("mean_completion_h", "gpu_h")}
+    assert far[2] == f"{mean['mean_completion_h']:.2f}" != "0.00" and far[5] == f"{mean['gpu_h']:,.0f}"
+    waited = sum(day.waiting_h for day in days) / sum(day.arrived for day in days)
+    assert far[4] == f"{waited:.2f}"
+    assert "comparisons across worlds use these" in result.table()
 
 
 def test_figures_are_printed_with_what_is_known():
