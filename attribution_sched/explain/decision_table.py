@@ -480,6 +480,8 @@ def _sentence(decided: Decided, rows: Sequence[Alternative], names: Sequence[str
     elsewhere = [row for row in others if row.what not in (WAIT, KEEP)]
     if plan is None:
         if view.replanning:
+            if len(names) == 1:
+                return Phrase("sentence.keeps_one", task=task)
             return Phrase("sentence.keeps", task=task, verdict=_verdict(elsewhere))
         if elsewhere:
             best = next((row for row in elsewhere if row.domains), elsewhere[0])

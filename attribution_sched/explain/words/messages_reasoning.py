@@ -57,20 +57,21 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "在所查看的每一个早先情形中，它都会作出同样的选择。",
     ),
     "did.thought": (
-        "Thinking decided it: the agents would have {instead}; in {futures} copies of the cluster what was done came "
+        "Thinking decided it: the agents would have {instead}. In {futures} copies of the cluster what was done came "
         "out {gain} ± {error} better in R.",
         "由推演决定：智能体原本会{instead}；在集群的 {futures} 个副本中，本决策的 R 高出 {gain} ± {error}。",
     ),
     "did.thought_level": (
-        "Thinking tipped the scale: the agents would have {instead}; in {futures} copies of the cluster what was done "
+        "Thinking tipped the scale: the agents would have {instead}. In {futures} copies of the cluster what was done "
         "differs by {gain} ± {error} in R, within the error.",
-        "由推演略占上风：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
+        "推演促成了这一决定：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
     ),
     "did.agents_for": ("To the agents, in its favour: {inputs:; }.", "在智能体看来，有利因素：{inputs:；}。"),
     "did.room": ("The plan fits thanks to {inputs:; }.", "方案之所以放得下：{inputs:；}。"),
     "did.no_room": ("No plan fits now: {inputs:; }.", "目前没有任何方案放得下：{inputs:；}。"),
     "did.no_room_plain": ("No plan fits the devices that are free now.", "目前空闲的设备放不下任何方案。"),
     "did.free": ("{free} free in {domain} instead of {other}", "{domain} 空闲 {free} 块（而非 {other} 块）"),
+    "did.free_only": ("{free} free in {domain}", "{domain} 空闲 {free} 块"),
     "did.busy": (
         "{domain} {busy} % busy instead of {other} %",
         "{domain} 占用率 {busy}%（而非 {other}%）",
@@ -253,6 +254,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "sentence.waits_choice": (
         "{task} waits although it fits in {domain}: {verdict}.",
         "{task} 虽可放入 {domain}，仍在等待：{verdict}。",
+    ),
+    "sentence.keeps_one": (
+        "{task} stays where it runs: there is no other domain.",
+        "{task} 留在原处运行：没有其他域。",
     ),
     "sentence.keeps": ("{task} stays where it runs: {verdict}.", "{task} 留在原处运行：{verdict}。"),
     # What a choice brought, and by whose being there.
