@@ -100,3 +100,14 @@ def test_what_lies_behind_a_task_is_shared_out_from_its_submission_on(system):
     ran = {each.task_id for each in system.journal.decisions() if each.plan is not None}
     assert {task for share in past.shares for task in share.tasks} & ran
     assert system.delay(str(row.id), futures=2, hours=2.0) == told
+
+
+def test_who_came_after_it_and_took_the_room_has_a_share_of_the_wait():
+    system = System("cross-domain-easy", "sjf", seed=4)
+    while not system.queue()["waited_s"].max() > 1800.0:
+        system.schedule_next_task()
+    row = system.queue().sort_values("waited_s").iloc[-1]
+    past = system.delay(str(row.id), futures=2, hours=2.0).waited
+    submitted_s = system.journal.task(str(row.id)).submitted_s
+    later = [share for share in past.shares if system.journal.task(share.who).submitted_s > submitted_s]
+    assert max(share.hours for share in later) > 0.05
