@@ -127,8 +127,8 @@ def test_an_asked_plan_without_room_says_which_number_is_missing():
     view = replace(one.view, free_devices=free)
     waits = Decided("x", view, None, perceived(Greedy(), view))
     row = decision_table(Greedy(), waits, asked={0: 2}).rows[-1]
-    assert row.missing == f"{names[0]}: 2 devices needed, 0 free"
-    assert row.missing.say("zh") == f"{names[0]} 需 2 块，空闲 0 块"
+    assert row.missing == f"2 devices needed in {names[0]} (0 free)"
+    assert row.missing.say("zh") == f"{names[0]} 需 2 块（空闲 0 块）"
 
 
 def test_waiting_for_room_is_told_in_one_sentence():

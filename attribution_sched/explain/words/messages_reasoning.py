@@ -195,7 +195,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "flip.unchecked": ("not yet checked by running the policy", "尚未运行策略验证"),
     # The table of alternatives and its sentence.
     "table.needs": ("needs {need}, {free} free", "需 {need}，空闲 {free} 块"),
-    "table.needs_in": ("{domain}: {need} devices needed, {free} free", "{domain} 需 {need} 块，空闲 {free} 块"),
+    "table.needs_in": ("{need} devices needed in {domain} ({free} free)", "{domain} 需 {need} 块（空闲 {free} 块）"),
     "table.any_alone": ("any one domain alone", "任一单独的域"),
     "table.alone": ("{domains: or } alone", "单独使用 {domains:、}"),
     "table.cap": ("the same under a power cap of {watts} W", "同一方案，功率上限 {watts} W"),
