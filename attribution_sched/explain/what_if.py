@@ -41,6 +41,9 @@ FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
 MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 30.0
 """No further than so many tasks are expected to come; fewer where a policy has to be asked in every copy."""
 
+LEAST_SHARE = 0.01
+"""A wait, or a time to the end, that changes by less than this part of itself stands in the table only."""
+
 REWARD = "reward"
 QUANTITIES: tuple[tuple[str, str], ...] = (
     ("wait", "h"), ("completion", "h"), ("finished", ""), ("energy", "kWh"), ("bill", "USD"), ("carbon", "kg"),
@@ -75,6 +78,11 @@ class Effect:
     def certain(self) -> bool:
         """Whether the interval leaves out zero."""
         return self.low > 0.0 or self.high < 0.0
+
+    @property
+    def trifling(self) -> bool:
+        """Whether it is a time that changes too little to be said."""
+        return self.unit == "h" and abs(self.delta) < LEAST_SHARE * max(abs(self.without), abs(self.changed))
 
 
 @dataclass(frozen=True)
@@ -147,7 +155,7 @@ class WhatIf:
         certain = [
             effect
             for effect in self.effects
-            if effect.certain and not effect.quantity.startswith("r_") and effect.quantity not in untold
+            if effect.certain and not (effect.quantity.startswith("r_") or effect.quantity in untold or effect.trifling)
         ]
         values = {
             "change": self.change, "futures": self.futures, "hours": number(self.hours, 2),
@@ -328,6 +336,9 @@ def link(view: Decision, ends: str, factor: str | float) -> tuple[Phrase, Change
     """``a-b`` and ``x2``: the link between two domains carries another bandwidth."""
     names = _domains(view)
     pairs = [(a, b) for a in names for b in names if a != b and ends == f"{a}-{b}"]
+    if len(names) < 2:
+        rule = "this cluster has one domain, so that there are no links"
+        raise SettingsError(problem("link", ends, rule, f"Ask about {names[0]} with add or drop"))
     if len(pairs) != 1:
         listed = [f"{a}-{b}" for at, a in enumerate(names) for b in names[at + 1 :]]
         raise SettingsError(problem("link", ends, "must name two domains with a dash between", nearest(ends, listed)))

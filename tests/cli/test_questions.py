@@ -34,6 +34,15 @@ def test_when(journal):
     assert found["start"]["low_s"] >= found["now_s"]
 
 
+def test_when_nothing_waits_that_is_said(tmp_path):
+    path = tmp_path / "empty.sqlite"
+    with System("testbed", "sjf", seed=3, queue="empty", journal=path):
+        pass
+    assert invoke("when", path).stdout.strip() == "Nothing waits."
+    assert invoke("when", path, "--lang", "zh").stdout.strip() == "没有等待的任务。"
+    assert json.loads(invoke("when", path, "--json").stdout) == []
+
+
 def test_what_if(journal):
     path, _, domain = journal
     told = invoke("what-if", path, "--add", f"8@{domain}", "--futures", "3", "--hours", "2", "--lang", "zh")

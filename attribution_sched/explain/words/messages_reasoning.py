@@ -499,6 +499,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} 最早可能{low}启动（{level} % 区间）；{futures} 个未来中有 {unstarted} 个在 {horizon}后仍在等待；"
         "由{follower}决策。",
     ),
+    "when.nobody": ("Nothing waits.", "没有等待的任务。"),
     "when.never": (
         "{task} still waits after {horizon} in nearly all of {futures} futures, decided by {follower}.",
         "{task} 在 {futures} 个未来的绝大多数中，{horizon}后仍在等待；由{follower}决策。",
