@@ -111,6 +111,7 @@ if TYPE_CHECKING:
 
     from attribution_sched.attribution.vector import AttributionVector
     from attribution_sched.billing.bill import Bill, Prices
+    from attribution_sched.cluster.decision import Decision
     from attribution_sched.cluster.demands import Demands
     from attribution_sched.explain.blame import Blame
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
@@ -1173,7 +1174,7 @@ class System:
         )
 
     def delay(self, task: str, *, futures: int = 8, hours: float = 12.0, seed: int | None = None) -> Delay:
-        """Whose being there makes a task wait: Shapley shares of the wait that is still before it.
+        """Whose being there makes a task wait: Shapley shares of the wait before it, and of the wait behind it.
 
         Args:
             task: Its id.
@@ -1184,12 +1185,41 @@ class System:
         Raises:
             TaskError: If there is no such task, it does not wait, is held, or is behind the window of the policy.
         """
-        from attribution_sched.explain.delay import delay_shares
+        from attribution_sched.explain.delay import delay_shares, past_shares
 
         with self._turn:
-            seen = weighted(moment_of(self.cluster, task)[0], self.reward)
+            seen, now_s = weighted(moment_of(self.cluster, task)[0], self.reward), self.now_s
             asked = self._memory.looks()
-        return delay_shares(asked, seen, futures=futures, hours=hours, seed=self.seed if seed is None else seed)
+        chosen = self.seed if seed is None else seed
+        told = delay_shares(asked, seen, futures=futures, hours=hours, seed=chosen)
+        with self._explaining_turn:
+            found = self._since_submission(task, seen, now_s)
+        if found is None:
+            return told
+        first, came = found
+        return replace(told, waited=past_shares(asked, first, task, came, now_s, seed=chosen))
+
+    def _since_submission(self, task: str, seen: Decision, now_s: float) -> tuple[Decision, list[Task]] | None:
+        """The first decision at which a waiting task was there, and who came since; None if there is none."""
+        came_s = self.journal.task(task).submitted_s
+        since = [each for each in self.journal.decisions(brief=True) if came_s <= each.cluster_time_s < now_s]
+        tried = [*since[:1], *(each for each in since if each.task_id == task)][:2]
+        first, start = None, 0
+        for record in tried:
+            view = self._recall(record.id).view
+            if view.moment is not None and any(each.id == task for each in view.moment.tasks.values()):
+                first, start = view, since.index(record)
+                break
+        if first is None:
+            return None
+        came: dict[str, Task] = {}
+        for record in since[start + 1 :]:
+            # Whoever came and ran was placed; who still waits is here now.
+            if record.plan is not None and str(record.task_id) not in came:
+                moment = self._recall(record.id).view.moment
+                came |= {} if moment is None else {each.id: each for each in moment.tasks.values() if each.id}
+        now = {} if seen.moment is None else {each.id: each for each in seen.moment.tasks.values() if each.id}
+        return first, list((now | came).values())
 
     def blame(
         self,
@@ -1360,40 +1390,46 @@ class System:
             *([] if drop is None else [asking.lose(seen, drop)]),
             *([] if more is None else [asking.one_more(more)]),
             *([] if without is None else [asking.without(without)]),
-            *([] if policy is None else [asking.other_policy(seen, as_policy(policy))]),
+            *([] if policy is None else [asking.other_policy(seen, as_policy(policy), asked)]),
             *([] if carbon_price is None else [asking.price(carbon_usd_per_t=carbon_price)]),
             *([] if energy_price is None else [asking.price(energy_usd_per_kwh=energy_price)]),
         ]
         seed = self.seed if seed is None else seed
         return asking.what_if(asked, seen, changes, futures=futures, hours=hours, seed=seed)
 
-    def why_not(self, task: str, domain: str) -> Alternative:
-        """Why a task is not in a domain: the best plan there against what was done, what is missing, what would win.
+    def why_not(self, task: str, where: str) -> Alternative:
+        """Why a task is not in a domain, or on a plan: against what was done, what is missing, what would win.
 
         Args:
             task: Its id; one that waits, or one that was placed.
-            domain: Name of the domain.
+            where: Name of a domain, whose best plan is told; or a plan by its devices: ``a x8``, ``a x8 + b x8``.
 
         Raises:
-            SettingsError: If there is no such domain.
+            SettingsError: If there is no such domain, or it is no plan.
             TaskError: If there is no such task.
         """
-        from attribution_sched.explain.decision_table import decision_table
+        from attribution_sched.explain.decision_table import decision_table, read_plan
 
-        if domain not in self.domains:
-            raise SettingsError(problem("domain", domain, "does not exist", nearest(domain, self.domains)))
+        wanted = read_plan(where, self.domains)
+        asked = None if 0 in wanted.values() else wanted
         taken = [each for each in self.journal.decisions_on(task) if each.plan is not None]
         if taken and self.cluster.place_of(task) in (None, "running"):
-            rows = self.alternatives(taken[-1].id).rows
+            with self._explaining_turn:
+                decided = self._recall(taken[-1].id)
+                eyes = self._memory_of(self.journal.decision(taken[-1].id)).looks()
         else:
             with self._turn:
                 seen = weighted(moment_of(self.cluster, task)[0], self.reward)
-                asked = self._memory.looks()
-            rows = decision_table(asked, Decided(task, seen, None, perceived(asked, seen))).rows
-        # The domain by itself, else the best plan that it has a part in; else what was done is there itself.
+                eyes = self._memory.looks()
+            decided = Decided(task, seen, None, perceived(eyes, seen))
+        rows = decision_table(eyes, decided, seed=self.seed, asked=asked).rows
+        if asked is not None:
+            return rows[-1]
+        # The domain by itself, else the best plan that it has a part in, else what was done is there itself.
+        there = [row for row in rows if where in row.domains or (row.missing and not row.domains)]
         return next(
-            (row for row in rows if row.domains == (domain,) and not row.chosen),
-            next((row for row in rows if domain in row.domains and not row.chosen), rows[0]),
+            (row for row in there if row.domains == (where,) and not row.chosen),
+            next((row for row in there if not row.chosen), rows[0]),
         )
 
     def _memory_of(self, record: DecisionRecord) -> Memory:

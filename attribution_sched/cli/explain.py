@@ -296,26 +296,42 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
     if table.carbon:
         console.print(in_language(table.carbon, lang), width=width, markup=False)
     heads, rows, note = cells_of(table, lang)
-    # A column in which nothing differs says nothing, and a narrow terminal has no room for the last ones.
-    room = (width or console.width) - NAMED
-    kept: list[int] = []
-    for c, head in enumerate(heads):
-        wide = 1 + max(len(line) for text in (head, *(cells[c] for _, cells in rows)) for line in text.split("\n"))
-        if any(cells[c] not in (NONE, "0") for _, cells in rows) and (room >= wide or not kept):
-            kept.append(c)
-            room -= wide
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    shown.add_column("", width=1)
-    shown.add_column(say("table.what", lang), min_width=NAMED - 6, overflow="fold")
-    for c in kept:
-        shown.add_column(heads[c], justify="right", no_wrap=True)
-    for (what, *below), every in rows:
-        lines = [escape(what), *(f"[dim]{escape(line)}[/dim]" for line in below)]
-        shown.add_row("" if shown.rows else "✔", "\n".join(lines), *(every[c] for c in kept))
-    console.print(shown)
+    # A column in which nothing differs says nothing; what a narrow terminal has no room for comes in a table below.
+    told = [c for c in range(len(heads)) if any(cells[c] not in (NONE, "0") for _, cells in rows)]
+    for at, kept in enumerate(_in_width(told, heads, [cells for _, cells in rows], (width or console.width) - NAMED)):
+        shown = Table(box=SIMPLE_HEAD, padding=0)
+        shown.add_column("", width=1)
+        shown.add_column(say("table.what", lang), min_width=NAMED - 5, overflow="fold")
+        for c in kept:
+            shown.add_column(heads[c], justify="right", no_wrap=True)
+        for row, ((what, *below), every) in zip(table.rows, rows, strict=True):
+            if at and all(every[c] == NONE for c in kept):
+                continue
+            lines = [escape(what), *(f"[dim]{escape(line)}[/dim]" for line in below if not at)]
+            shown.add_row("✔" if row.chosen else "", "\n".join(lines), *(every[c] for c in kept))
+        console.print(shown)
     console.print(note, style="dim", width=width)
     if table.brought is not None:
         show_brought(table.brought, lang)
+
+
+def _in_width(told: list[int], heads: list[str], rows: list[list[str]], room: int) -> list[list[int]]:
+    """Columns in groups that fit side by side; at least one group, with at least one column each."""
+    from rich.cells import cell_len
+
+    groups: list[list[int]] = [[]]
+    left = room
+    for c in told:
+        # A blank stands between a column and the next.
+        wide = 1 + max(
+            cell_len(line) for text in (heads[c], *(cells[c] for cells in rows)) for line in text.split("\n")
+        )
+        if groups[-1] and wide > left:
+            groups.append([])
+            left = room
+        groups[-1].append(c)
+        left -= wide
+    return groups
 
 
 def show_brought(gain: Brought, lang: str) -> None:
@@ -345,8 +361,8 @@ def show_brought(gain: Brought, lang: str) -> None:
     out().print(note, style="dim", width=columns())
 
 
-NAMED = 32
-"""Characters for what a row is."""
+NAMED = 31
+"""Characters for what a row is, its mark and the edges of the table included."""
 
 
 def _drivers(explanation: Explanation, lang: str, most: int) -> Any:

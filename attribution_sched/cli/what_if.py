@@ -62,6 +62,8 @@ def what_if(
     for each in effects:
         out().print(escape(each.say(lang)), width=columns())
         out().print(effects_table(each, lang))
+        if shifts := each.say_shifts(lang):
+            out().print(escape(shifts), width=columns())
 
 
 def as_dict(effects: WhatIf, lang: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def when(
     be known now.
     """
     from attribution_sched.explain.wording import check_language
+    from attribution_sched.explain.words import say
 
     check_language(lang)
     with Stages() as stages, rebuild_system(journal, stages) as system:
@@ -45,5 +46,7 @@ def when(
         told = [asdict(each) | {"sentence": each.say(lang)} for each in answers]
         say_json(told if task is None else told[0])
         return
+    if not answers:
+        out().print(say("when.nobody", lang))
     for each in answers:
         out().print(escape(each.say(lang)), width=columns())

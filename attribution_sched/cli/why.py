@@ -13,7 +13,8 @@ from attribution_sched.cli.console import Stages, columns, examples, out, say_js
 from attribution_sched.cli.files import rebuild_system
 
 if TYPE_CHECKING:
-    from attribution_sched.explain.delay import Delay
+    from attribution_sched.explain.delay import Delay, Share
+    from attribution_sched.explain.words import Phrase
 
 EXAMPLES = examples(
     "attribution-sched why runs/cross-domain-0-1/journal.sqlite t000042",
@@ -50,24 +51,57 @@ def why(
 
 
 def _words(delay: Delay, private: bool, lang: str) -> str:
-    from attribution_sched.explain.digits import number, share
-    from attribution_sched.explain.words import Phrase, say
+    from attribution_sched.explain.digits import number
+    from attribution_sched.explain.when import who_goes_on
+    from attribution_sched.explain.words import say
 
-    parts = tuple(
-        Phrase(
-            "delay.part",
-            who=Phrase("why.somebody") if private else each.who,
-            hours=share(each.hours, (each.high - each.low) / 2.0),
-        )
-        for each in delay.shares
-        if abs(each.hours) >= 0.01
-    )
-    values = {"task": delay.task, "hours": number(delay.hours, 2), "alone": number(delay.alone_h, 2)}
-    return say("delay" if parts else "delay.nobody", lang, parts=parts, futures=delay.futures, **values)
+    told, who = [], who_goes_on(delay.follower)
+    if (past := delay.waited) is not None:
+        parts = _parts(past.shares, past.by, private, past.alone_h, past.left_h)
+        values = {"task": delay.task, "hours": number(past.hours, 2), "futures": past.futures, "follower": who}
+        told.append(say("delay.past", lang, parts=parts, **values))
+    parts = _parts(delay.shares, delay.by, private, delay.alone_h)
+    values = {"task": delay.task, "hours": number(delay.hours, 2), "futures": delay.futures, "follower": who}
+    told.append(say("delay" if parts else "delay.nobody", lang, parts=parts, **values))
+    return "\n".join(told)
+
+
+def _parts(
+    shares: tuple[Share, ...], by: str, private: bool, alone_h: float, left_h: float = 0.0
+) -> tuple[Phrase, ...]:
+    """Shares in words; those that would be told as nothing stand together, so that what is told adds up."""
+    from attribution_sched.explain.digits import number, share
+    from attribution_sched.explain.words import Phrase, counted
+
+    def who(each: Share) -> str:
+        if private:
+            return Phrase("why.somebody")
+        if by == "task":
+            return each.who
+        return Phrase("delay.tenant", who=each.who, tasks=counted("tasks", len(each.tasks)))
+
+    told = [each for each in shares if abs(each.hours) >= LEAST_H]
+    halves = [(each.high - each.low) / 2.0 for each in told]
+    parts = [
+        Phrase("delay.part", who=who(each), hours=share(each.hours, half if half >= LEAST_H / 2.0 else 0.0))
+        for each, half in zip(told, halves, strict=True)
+    ]
+    rest = sum(each.hours for each in shares) - sum(each.hours for each in told)
+    if abs(rest) >= LEAST_H / 2.0:
+        parts.append(Phrase("delay.part", who=Phrase("delay.others"), hours=number(rest, 2, signed=True)))
+    for message, hours in (("delay.alone", alone_h), ("delay.left", left_h)):
+        if abs(hours) >= LEAST_H / 2.0:
+            parts.append(Phrase(message, hours=number(hours, 2, signed=True)))
+    return tuple(parts)
+
+
+LEAST_H = 0.01
+"""Hours below which a share is not told by itself."""
 
 
 def _hidden(fields: dict[str, Any], private: bool) -> dict[str, Any]:
     """Without names of others, if that is asked for; the numbers stay."""
-    if private:
-        fields["shares"] = [each | {"who": "", "tasks": ()} for each in fields["shares"]]
+    for part in (fields, fields["waited"] or {}):
+        if private and part:
+            part["shares"] = [each | {"who": "", "tasks": ()} for each in part["shares"]]
     return fields

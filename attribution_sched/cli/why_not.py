@@ -1,4 +1,4 @@
-"""``attribution-sched why-not``: why a task of a journal is not in a domain."""
+"""``attribution-sched why-not``: why a task of a journal is not in a domain, or on a plan."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from rich.markup import escape
 from attribution_sched.cli.console import Stages, columns, examples, out, say_json
 from attribution_sched.cli.files import rebuild_system
 
-EXAMPLES = examples("attribution-sched why-not runs/cross-domain-0-1/journal.sqlite t000042 azure:westus")
+EXAMPLES = examples(
+    "attribution-sched why-not runs/cross-domain-0-1/journal.sqlite t000042 azure:westus",
+    'attribution-sched why-not run.sqlite t000042 "azure:westus x4 + aws:us-west-2 x8"',
+)
 
 
 def why_not(
     journal: Annotated[Path, typer.Argument(help="Journal to read; another process may write it.")],
     task: Annotated[str, typer.Argument(help="The task, waiting or placed.")],
-    domain: Annotated[str, typer.Argument(help="The domain.")],
+    where: Annotated[str, typer.Argument(help="A domain, or a plan: `a x8`, `a x8 + b x8`.")],
     lang: Annotated[str, typer.Option(help="Language of words: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say why a task is not in a domain: the best plan there, what is missing, and what would make it win.
+    """Say why a task is not in a domain or on a plan: the best plan there, what is missing, and what would make it win.
 
     The journal is only read; what would win was tried with the policy.
     """
@@ -30,8 +33,8 @@ def why_not(
 
     check_language(lang)
     with Stages() as stages, rebuild_system(journal, stages) as system:
-        row = system.why_not(task, domain)
+        row = system.why_not(task, where)
     if as_json:
         say_json(asdict(row))
         return
-    out().print(escape(row.why_not(task, domain, lang)), width=columns())
+    out().print(escape(row.why_not(task, where, lang)), width=columns())

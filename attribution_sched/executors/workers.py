@@ -7,9 +7,12 @@ lost with its worker or node is done again by another one; nodes need this packa
 from __future__ import annotations
 
 import copyreg
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import parent_process
+from threading import Thread
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -85,6 +88,15 @@ _begun: dict[str, Any] = {}
 
 def _begin(work: Work[Job, Done], run: str, shared: Any) -> None:
     _begun["all"] = work, run, shared
+    # A worker waits for jobs for ever; who started it may have been killed and can tell it nothing any more.
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _do(job: Job) -> Any:

@@ -8,7 +8,8 @@ whole deployed policy decides anew on the changed decision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from attribution_sched.cluster.cost import JOULES_PER_KWH
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
+from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.brought import Brought, brought
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
@@ -27,7 +29,7 @@ from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_inside, best_over, cut_elsewhere, empty_cluster
 from attribution_sched.explain.when import span_words
 from attribution_sched.explain.wording import KEEP, WAIT
-from attribution_sched.explain.words import Phrase, counted, in_language, say
+from attribution_sched.explain.words import Phrase, counted
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.power_caps import levels_of, with_cap
@@ -84,18 +86,17 @@ class Alternative:
     played: Played | None = None
     domains: tuple[str, ...] = ()
 
-    def why_not(self, task: str, domain: str, lang: str = "en") -> str:
-        """The row as an answer to why a task is not in a domain: what is missing, what it would be worth, what wins."""
-        told = [in_language(self.missing, lang)] if self.missing else []
-        if self.chosen:
-            told.append(say("why_not.done", lang))
-        if self.reward is not None:
-            terms = (self.reward, self.r_eff or 0.0, self.r_util or 0.0, self.r_cost or 0.0)
-            total, eff, util, cost = (number(value, 2, signed=True) for value in terms)
-            told.append(say("why_not.worth", lang, reward=total, eff=eff, util=util, cost=cost))
-        if self.change:
-            told.append(say("table.wins", lang, change=self.change))
-        return say("why_not", lang, task=task, domain=domain, parts=tuple(told))
+    def why_not(self, task: str, what: str, lang: str = "en") -> str:
+        """The row as an answer to why a task is not there: what is missing, what it would be worth, what wins.
+
+        Args:
+            task: Its id.
+            what: The domain or the plan that was asked about.
+            lang: Language of words.
+        """
+        from attribution_sched.explain.table_words import why_not
+
+        return why_not(self, task, what, lang)
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ def decision_table(
     hours: float = HOURS,
     seed: int = 0,
     drivers: bool | int = False,
+    asked: Mapping[int, int] | None = None,
 ) -> DecisionTable:
     """Say what else could have been done, and why it was not.
 
@@ -169,10 +171,12 @@ def decision_table(
         hours: How far.
         seed: Of the futures.
         drivers: Whether to share out what was brought over the best other choice, or in how many futures.
+        asked: Domain → devices of one more alternative, told as the last row.
     """
     view, own = decided.view, decided.plan
     names = [domain.name for domain in view.cost.cluster.domains]
     listed = [_Choice(_words(own, names, view), own), *_others(view, own, names)]
+    listed += [] if asked is None else [_asked_for(view, own, names, asked)]
     known = _priced(view, [one.plan for one in listed])
     if own is None and view.current_plan is not None:
         # What stays is what runs already.
@@ -185,14 +189,15 @@ def decision_table(
         played = dict(
             zip(able, play_choices(policy, view, choices, futures=futures, hours=hours, seed=seed), strict=True)
         )
-    wins = _winning_changes(policy, decided, listed[1:], names)
+    wins = _winning_changes(policy, decided, listed[1:], names, asked or {})
     rows = []
     for i, (one, numbers) in enumerate(zip(listed, known, strict=True)):
         differences = _less(numbers, known[0]) if i else {}
         over = tuple(names[k] for k in sorted(one.over))
-        change = wins.get(one.over, "") if i else ""
+        change = wins.get(ASKED if asked is not None and one is listed[-1] else one.over, "") if i else ""
+        done = i == 0 or (asked is not None and own is not None and one.plan is own)
         rows.append(
-            Alternative(one.what, i == 0, one.missing, **differences, change=change, played=played.get(i), domains=over)
+            Alternative(one.what, done, one.missing, **differences, change=change, played=played.get(i), domains=over)
         )
     others = {i: one.reward.mean for i, one in played.items() if one is not None}
     gain = None
@@ -204,6 +209,61 @@ def decision_table(
         )
     grams = None if known[0] is None else known[0]["carbon_g"]
     return DecisionTable(decided.id, _sentence(decided, rows, names), tuple(rows), gain, grams)
+
+
+ASKED = frozenset({-1})
+"""Stands for the alternative that was asked for by its devices, where changes with which it wins are looked up."""
+
+PART = re.compile(r"\s*(.+?)\s*[x×]\s*(\d{1,6})\s*")
+"""``domain x8``: so many devices of a domain."""
+
+
+def read_plan(text: str, names: Sequence[str]) -> dict[int, int]:
+    """``a x8`` or ``a x8 + b x8`` as domain → devices; a domain by itself has 0, which is whatever is best there.
+
+    Raises:
+        SettingsError: If there is no such domain, or it is no plan.
+    """
+    if text in names:
+        return {names.index(text): 0}
+    found: dict[int, int] = {}
+    for part in text.replace("→", "+").split("+"):
+        matched = PART.fullmatch(part)
+        name = part.strip() if matched is None else matched[1]
+        if name not in names:
+            raise SettingsError(problem("domain", name, "does not exist", nearest(name, names)))
+        if matched is None or int(matched[2]) < 1 or names.index(name) in found:
+            fix = f"Write {name} x8, or {name} x8 + {next((o for o in names if o != name), name)} x8"
+            raise SettingsError(problem("plan", text, "must name each domain once, with its devices", fix))
+        found[names.index(name)] = int(matched[2])
+    return found
+
+
+def _asked_for(view: Decision, own: Plan | None, names: Sequence[str], asked: Mapping[int, int]) -> _Choice:
+    """An alternative by its devices: the best plan on them, or what they lack."""
+    what = Phrase("list.segments", parts=tuple(f"{names[k]} ×{n}" for k, n in asked.items()))
+    over, total = frozenset(asked), sum(asked.values())
+
+    def best(there: Decision) -> Plan | None:
+        most = np.zeros_like(np.asarray(view.free_devices))
+        for k, n in asked.items():
+            most[k] = min(n, int(there.free_devices[k]))
+        there = replace(there, free_devices=most)
+        if len(asked) == 1:
+            return best_inside(there, next(iter(over)), least=total, most=total)
+        return best_over(there, over, least=total, most=total)
+
+    plan = best(view)
+    if plan is not None:
+        same = own is not None and (devices_needed(own, len(names)) == devices_needed(plan, len(names))).all()
+        return _Choice(what, own if same else plan, "", over)
+    if best(empty_cluster(view)) is None:
+        return _Choice(what, None, Phrase("why_not.invalid"), over)
+    lacks = [
+        Phrase("table.needs_in", domain=names[k], need=n, free=int(view.free_devices[k]))
+        for k, n in asked.items() if n > int(view.free_devices[k])
+    ]  # fmt: skip
+    return _Choice(what, None, Phrase("list.together", parts=tuple(lacks)), over)
 
 
 MOST_CUTS = 3
@@ -368,7 +428,7 @@ def _with_link(decided: Decided, ends: tuple[int, int], factor: float) -> Decisi
 
 
 def _winning_changes(
-    policy: Policy, decided: Decided, listed: Sequence[_Choice], names: Sequence[str]
+    policy: Policy, decided: Decided, listed: Sequence[_Choice], names: Sequence[str], asked: Mapping[int, int]
 ) -> dict[frozenset[int], str]:
     """For sets of domains the first single change with which the policy goes there, in words; each was tried."""
     view, found = decided.view, dict[frozenset[int], str]()
@@ -383,10 +443,15 @@ def _winning_changes(
             if need is not None:
                 tries += [{domain: size} for size in dict.fromkeys((need, total)) if size > free]
     tries += [{int(k): int(taken[k]) - 1} for k in np.flatnonzero(taken)]
+    rooms = view.cost.domains.rows.devices
+    tries += [{k: n} for k, n in asked.items() if n != view.free_devices[k] and n <= rooms[k]]
+    devices = np.array([asked.get(k, 0) for k in range(len(names))])
 
     def note(plan: Plan | None, words: Phrase) -> None:
         if plan is not None and frozenset(plan.domains) in wanted:
             found.setdefault(frozenset(plan.domains), words)
+        if asked and plan is not None and (devices_needed(plan, len(names)) == devices).all():
+            found.setdefault(ASKED, words)
 
     for free_devices in tries:
         changed, seen = with_free(decided, free_devices)
@@ -407,11 +472,16 @@ def _winning_changes(
 def _sentence(decided: Decided, rows: Sequence[Alternative], names: Sequence[str]) -> str:
     """The binding reason in at most 25 words: what is missing, or what the best other choice would have brought."""
     view, plan = decided.view, decided.plan
-    task, free = view.kind.model.name, np.asarray(view.free_devices)
+    task: str = view.kind.model.name
+    if view.task is not None and view.task.id:
+        task = Phrase("sentence.task", model=task, id=view.task.id)
+    free = np.asarray(view.free_devices)
     others = [row for row in rows[1:] if not row.missing]
     elsewhere = [row for row in others if row.what not in (WAIT, KEEP)]
     if plan is None:
         if view.replanning:
+            if len(names) == 1:
+                return Phrase("sentence.keeps_one", task=task)
             return Phrase("sentence.keeps", task=task, verdict=_verdict(elsewhere))
         if elsewhere:
             best = next((row for row in elsewhere if row.domains), elsewhere[0])

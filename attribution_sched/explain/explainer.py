@@ -75,7 +75,7 @@ LESS = Phrase("note.less")
 """Said where choices are compared."""
 
 SEARCHED = Phrase("note.searched")
-"""Said where a search decided against the network, so that the network's odds explain nothing."""
+"""Said where the search decided against the agents, so that their odds explain nothing."""
 
 REASKED = Phrase("note.reasked")
 """Said where a policy tells no odds and was asked again in every situation."""

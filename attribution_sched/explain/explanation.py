@@ -57,7 +57,7 @@ class Explanation:
         background_ids: Decisions they are from, all earlier than this one; empty if they are nobody's.
         seed: Of the sampling.
         converged: Whether the precision asked for was reached (True if none was).
-        seconds: Time it took.
+        seconds: Time it took here; not part of the record, which is the same wherever it is made.
         confidence: How sure the policy was.
         rules: Thresholds found.
         counterfactual: The smallest flip found.
@@ -86,7 +86,7 @@ class Explanation:
     background_ids: tuple[str, ...] = ()
     seed: int = 0
     converged: bool = True
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
     confidence: Confidence | None = None
     rules: tuple[Rule, ...] = ()
     counterfactual: Counterfactual | None = None
@@ -233,7 +233,7 @@ def to_dict(explanation: Explanation) -> dict[str, Any]:
     Words are English; ``phrases`` tells of each text that is a message of the catalogue which one, and with what
     values, so that it can be said in every language.
     """
-    told = {item.name: getattr(explanation, item.name) for item in fields(explanation)}
+    told = {item.name: getattr(explanation, item.name) for item in fields(explanation) if item.compare}
     phrases: dict[str, Any] = {}
     plain = {name: _plain(value, phrases) for name, value in told.items()}
     return {**plain, "phrases": phrases}

@@ -99,8 +99,21 @@ def why_sentences(told: Explanation, lang: str, most: int = 3) -> list[str]:
     if "fits" in told.outputs:
         rooms = [p for p in _named(told, "fits", 1, MOST_ROOM) if p.group == "load"]
         if rooms:
-            sentences.append(say("did.room", lang, inputs=tuple(_input(p, lang) for p in rooms)))
+            sentences.append(say("did.room", lang, inputs=tuple(_room(p, lang, 1) for p in rooms)))
     return sentences
+
+
+def _room(player: Player, lang: str, sign: int) -> str:
+    """Free devices as a reason why a plan fits (1) or nothing does (-1), beside the usual number if that is the reason.
+
+    Among the earlier situations some had less room even where most had more.
+    """
+    value, usual = player.value, player.usual
+    if isinstance(value, Phrase) and isinstance(usual, Phrase) and value.message == usual.message == "reading.load":
+        free = value.values["free"]
+        if sign * (free - usual.values["free"]) <= 0:
+            return say("did.free_only", lang, domain=player.name.removeprefix("load "), free=free)
+    return _input(player, lang)
 
 
 def _no_room(told: Explanation, lang: str) -> list[str]:
@@ -108,7 +121,7 @@ def _no_room(told: Explanation, lang: str) -> list[str]:
     rooms = [p for p in _named(told, "nothing_fits", 1, MOST_ROOM) if p.group == "load"]
     if not rooms:
         return [say("did.no_room_plain", lang)]
-    sentences = [say("did.no_room", lang, inputs=tuple(_input(p, lang) for p in rooms))]
+    sentences = [say("did.no_room", lang, inputs=tuple(_room(p, lang, -1) for p in rooms))]
     if told.against and told.against != WAIT:
         sentences.append(say("did.else", lang, instead=_instead(told.against, lang)))
     return sentences

@@ -71,6 +71,32 @@ def spans_in_words(spans: Sequence[Span]) -> list[str]:
     return [told(span) for span in spans]
 
 
+def why_not(row: Alternative, task: str, what: str, lang: str) -> str:
+    """An alternative as an answer to why a task is not there; see :meth:`Alternative.why_not`."""
+    if row.chosen:
+        return say("why_not.done", lang, task=task, what=what)
+    told: list[str] = [in_language(row.missing, lang)] if row.missing else []
+    if row.played is not None:
+        spans = (row.played.reward, row.played.r_eff, row.played.r_util, row.played.r_cost)
+        by, eff, util, cost = spans_in_words(spans)
+        far = {"futures": row.played.futures, "hours": number(row.played.hours, 2)}
+        terms = say("why_not.terms_played", lang, eff=eff, util=util, cost=cost, **far)
+        kind = "level" if not spans[0].certain else "less" if spans[0].mean < 0.0 else "more"
+        half = (spans[0].high - spans[0].low) / 2.0
+        reward = by if kind == "level" else share(abs(spans[0].mean), half).lstrip("+")
+        told.append(say(f"why_not.{kind}", lang, reward=reward, terms=terms))
+    elif row.reward is not None:
+        eff, util, cost = (
+            number(0.0 if abs(value or 0.0) < SMALL else value or 0.0, 2, signed=True)
+            for value in (row.r_eff, row.r_util, row.r_cost)
+        )
+        kind = "level" if abs(row.reward) < SMALL else "less" if row.reward < 0.0 else "more"
+        terms = say("why_not.terms", lang, eff=eff, util=util, cost=cost)
+        told.append(say(f"why_not.{kind}", lang, reward=number(abs(row.reward), 2), terms=terms))
+    told.append(say("why_not.wins", lang, change=row.change) if row.change else say("why_not.no_change", lang))
+    return say("why_not", lang, task=task, what=what, parts=tuple(told))
+
+
 def _difference(value: float | None) -> str:
     return NONE if value is None else number(value, 2, signed=True)
 

@@ -33,7 +33,7 @@ class Instant:
 
     Attributes:
         starts: Whether the task in question starts.
-        others: Slots of the other waiting tasks that start.
+        others: Slots of the other waiting tasks that start before it does.
     """
 
     starts: bool
@@ -137,11 +137,11 @@ class Trial:
             fix = "Take decisions from a cluster"
             raise SettingsError(problem("decision.moment", None, "is needed to try changes", fix))
         self.view, self.moment, self.count = view, _offered(view.moment), 0
-        self._whole = decides_now(Bounded(policy, view, allowed), self.moment)
+        self._whole = decides_now(Bounded(policy, view, allowed), self.moment, view.slot)
         # Who compares futures before every decision is asked without that first, and with it only where it counts.
         self._quick = self._whole
         if isinstance(policy, Foresight):
-            self._quick = decides_now(Bounded(policy, view, allowed, looks_ahead=False), self.moment)
+            self._quick = decides_now(Bounded(policy, view, allowed, looks_ahead=False), self.moment, view.slot)
         self._beliefs = _Nominal()
         self._policy, self._allowed = policy, allowed
 

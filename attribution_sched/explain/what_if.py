@@ -32,6 +32,7 @@ from attribution_sched.cluster.fork import (
 )
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.digits import number
+from attribution_sched.explain.when import AT_ONCE_S, span_words, who_goes_on
 from attribution_sched.explain.words import Phrase, say
 from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as, twin
 from attribution_sched.types import FloatArray, Task
@@ -39,6 +40,9 @@ from attribution_sched.types import FloatArray, Task
 FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
 MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 30.0
 """No further than so many tasks are expected to come; fewer where a policy has to be asked in every copy."""
+
+LEAST_SHARE = 0.01
+"""A wait, or a time to the end, that changes by less than this part of itself stands in the table only."""
 
 REWARD = "reward"
 QUANTITIES: tuple[tuple[str, str], ...] = (
@@ -75,6 +79,11 @@ class Effect:
         """Whether the interval leaves out zero."""
         return self.low > 0.0 or self.high < 0.0
 
+    @property
+    def trifling(self) -> bool:
+        """Whether it is a time that changes too little to be said."""
+        return self.unit == "h" and abs(self.delta) < LEAST_SHARE * max(abs(self.without), abs(self.changed))
+
 
 @dataclass(frozen=True)
 class Shift:
@@ -92,6 +101,18 @@ class Shift:
     finish_s: float
     share: float
 
+    @property
+    def words(self) -> Phrase:
+        """It in words."""
+        spans = (("start", self.start_s), ("end", self.finish_s))
+        parts = tuple(
+            Phrase(f"what_if.shift.{what}.{'later' if by_s > 0.0 else 'sooner'}", span=span_words(abs(by_s)))
+            for what, by_s in spans
+            if abs(by_s) >= AT_ONCE_S
+        )
+        parts = parts or (Phrase("what_if.shift.even"),)
+        return Phrase("what_if.shift", task=self.task, parts=parts, share=f"{100.0 * self.share:.0f} %")
+
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -107,6 +128,7 @@ class WhatIf:
         decisions: Decisions that were followed.
         seed: Of the futures.
         repriced: Whether R is counted at other prices with the change, so that its difference is not what it does.
+        same: Whether everything in the changed copies is as in the unchanged ones, to the bit.
     """
 
     change: Phrase
@@ -118,6 +140,7 @@ class WhatIf:
     decisions: int
     seed: int
     repriced: bool = False
+    same: bool = False
 
     def __getitem__(self, quantity: str) -> Effect:
         for effect in self.effects:
@@ -132,14 +155,17 @@ class WhatIf:
         certain = [
             effect
             for effect in self.effects
-            if effect.certain and not effect.quantity.startswith("r_") and effect.quantity not in untold
+            if effect.certain and not (effect.quantity.startswith("r_") or effect.quantity in untold or effect.trifling)
         ]
         values = {
-            "change": self.change, "futures": self.futures, "hours": number(self.hours, 2), "follower": self.follower
+            "change": self.change, "futures": self.futures, "hours": number(self.hours, 2),
+            "follower": who_goes_on(self.follower),
         }  # fmt: skip
         more = say("what_if.repriced", lang) if self.repriced else ""
+        if self.same and not self.repriced:
+            return say("what_if.same", lang, decisions=self.decisions, **values)
         if not certain:
-            return say("what_if.nothing", lang, **values) + more
+            return say("what_if.uncertain", lang, **values) + more
         parts = tuple(
             Phrase(
                 "what_if.part",
@@ -152,6 +178,14 @@ class WhatIf:
             for each in certain[:4]
         )
         return say("what_if", lang, parts=parts, **values) + more
+
+    def say_shifts(self, lang: str = "en", most: int = 5) -> str:
+        """Which of the tasks that are here now start or end otherwise, those moved most first; empty if none does."""
+        if not self.shifts:
+            return ""
+        parts = tuple(shift.words for shift in self.shifts[:most])
+        more = len(self.shifts) - len(parts)
+        return say("what_if.shifts_more" if more else "what_if.shifts", lang, parts=parts, more=more)
 
 
 def what_if(
@@ -183,11 +217,12 @@ def what_if(
     if hours is None:
         asked = not isinstance(policy, Foresight) or any(isinstance(change, Follow) for _, change in changes)
         hours = within_arrivals(moment, HOURS, FEWER_ARRIVALS if asked else MOST_ARRIVALS)
+    # Nothing changed is played too, in copies of its own.
+    changes = changes or [(Phrase("what_if.unchanged"), Follow(follower))]
     found = fork(moment, [change for _, change in changes], futures, hours, follower, seed, beliefs=beliefs)
-    if not changes:
-        return [_told(found, 0, Phrase("what_if.unchanged"), getattr(follower, "name", policy.name))]
     name = getattr(follower, "name", policy.name)
-    told = [_told(found, at, words, name) for at, (words, _) in enumerate(changes, start=1)]
+    whose = [getattr(made.follower, "name", name) if isinstance(made, Follow) else name for _, made in changes]
+    told = [_told(found, at, words, whose[at - 1]) for at, (words, _) in enumerate(changes, start=1)]
     return [replace(each, repriced=isinstance(made, Price)) for each, (_, made) in zip(told, changes, strict=True)]
 
 
@@ -203,8 +238,14 @@ def _told(found: Fork, copy: int, words: Phrase, follower: str) -> WhatIf:
         )
     return WhatIf(
         words, tuple(effects), _shifts(found, copy), found.totals.shape[1], (found.until_s - found.began_s) / 3600.0,
-        follower, found.decisions, found.seed,
+        follower, found.decisions, found.seed, same=_same(found, copy),
     )  # fmt: skip
+
+
+def _same(found: Fork, copy: int) -> bool:
+    """Whether a copy is as the unchanged one in every number that is kept of it."""
+    kept = (found.ledger, found.totals, found.ends, found.waited_s, found.stayed_s, found.finished, found.met)
+    return all(np.array_equal(each[copy], each[0], equal_nan=True) for each in kept)
 
 
 def _columns(found: Fork) -> dict[str, FloatArray]:
@@ -295,6 +336,9 @@ def link(view: Decision, ends: str, factor: str | float) -> tuple[Phrase, Change
     """``a-b`` and ``x2``: the link between two domains carries another bandwidth."""
     names = _domains(view)
     pairs = [(a, b) for a in names for b in names if a != b and ends == f"{a}-{b}"]
+    if len(names) < 2:
+        rule = "this cluster has one domain, so that there are no links"
+        raise SettingsError(problem("link", ends, rule, f"Ask about {names[0]} with add or drop"))
     if len(pairs) != 1:
         listed = [f"{a}-{b}" for at, a in enumerate(names) for b in names[at + 1 :]]
         raise SettingsError(problem("link", ends, "must name two domains with a dash between", nearest(ends, listed)))
@@ -345,10 +389,11 @@ def price(*, carbon_usd_per_t: float | None = None, energy_usd_per_kwh: float | 
     return words, Price(energy_usd_per_kwh=energy_usd_per_kwh, carbon_usd_per_kg=per_kg)
 
 
-def other_policy(view: Decision, policy: Policy) -> tuple[Phrase, Change]:
-    """Another policy decides."""
+def other_policy(view: Decision, policy: Policy, own: Policy) -> tuple[Phrase, Change]:
+    """Another policy decides, in place of the one that does."""
     follower, _ = go_on_as(twin(policy), view)
-    return Phrase("what_if.change.policy", policy=policy.name), Follow(follower)
+    before = getattr(go_on_as(own, view)[0], "name", own.name)
+    return Phrase("what_if.change.policy", policy=policy.name, own=who_goes_on(before)), Follow(follower)
 
 
 def one_more(task: Task) -> tuple[Phrase, Change]:

@@ -91,21 +91,25 @@ class When:
         """It in one sentence."""
         values = {
             "task": self.task, "level": f"{100.0 * self.level:.0f}", "futures": self.futures,
-            "follower": self.follower, "horizon": _after(self.until_s, self.now_s),
+            "follower": who_goes_on(self.follower), "horizon": _after(self.until_s, self.now_s),
         }  # fmt: skip
         if math.isinf(self.start.low_s):
             return Phrase("when.never", **values)
         if math.isinf(self.start.high_s):
-            return Phrase("when.open", **values, low=_after(self.start.low_s, self.now_s), unstarted=self.unstarted)
+            return Phrase("when.open", **values, low=_at(self.start.low_s - self.now_s), unstarted=self.unstarted)
         values |= {"start": self._range(self.start), "middle": _after(self.start.middle_s, self.now_s)}
         if math.isinf(self.finish.high_s):
             return Phrase("when.start", **values)
         return Phrase("when.both", **values, end=self._range(self.finish))
 
     def _range(self, times: Interval) -> Phrase:
-        """From when to when, told once where both read the same."""
+        """From when to when, told once where both read the same; what is next is told as a limit."""
         low, high = _after(times.low_s, self.now_s), _after(times.high_s, self.now_s)
-        return low if low == high else Phrase("when.range", low=low, high=high)
+        if low == high:
+            return _at(times.high_s - self.now_s)
+        if times.low_s - self.now_s < AT_ONCE_S:
+            return Phrase("when.within", time=high)
+        return Phrase("when.between", low=low, high=high)
 
     def say(self, lang: str = "en") -> str:
         """It in a language."""
@@ -229,11 +233,25 @@ def _after(time_s: float, now_s: float) -> Phrase:
     return span_words(max(0.0, time_s - now_s))
 
 
+def _at(seconds: float) -> Phrase:
+    """A time from now at which something happens."""
+    return Phrase("when.at_once") if seconds < AT_ONCE_S else Phrase("when.at", time=span_words(seconds))
+
+
+def who_goes_on(follower: str) -> Phrase:
+    """Who decides in copies, in words: Hi-PPO's compiled agents are not all of Hi-PPO."""
+    return Phrase("follower.agents") if follower == "hi-ppo" else Phrase("follower.policy", name=follower)
+
+
+AT_ONCE_S = 60.0
+"""A shorter time is told as no time: the next event of a future is not known to the second."""
+
+
 def span_words(seconds: float) -> Phrase:
     """A span of time in the largest unit that counts."""
-    if seconds < 1.0:
+    if seconds < AT_ONCE_S:
         return Phrase("when.now")
     for unit, length_s in (("hour", 3600.0), ("minute", 60.0)):
-        if seconds >= 1.5 * length_s:
-            return Phrase("when.span", value=number(seconds / length_s, 2), unit=Phrase(f"time_unit.{unit}"))
-    return Phrase("when.span", value=number(seconds, 2), unit=Phrase("time_unit.second"))
+        if seconds >= 1.5 * length_s or unit == "minute":
+            break
+    return Phrase("when.span", value=number(seconds / length_s, 2), unit=Phrase(f"time_unit.{unit}"))

@@ -185,6 +185,7 @@ class _Question:
         behind: int, quota: Phrase | None, share: Phrase | None, confirm: Confirm | None,
     ) -> None:  # fmt: skip
         self.confirm = confirm
+        self.kept = False
         self.policy, self.view, self.holders, self.private, self.behind = policy, view, holders, private, behind
         self.quota, self.share = quota, share
         self.task = view.task if view.task is not None else Task(kind_index=view.kind_index, slot=view.slot)
@@ -321,7 +322,7 @@ class _Question:
     def _ahead(self, blockers: tuple[str, ...]) -> tuple[str, ...] | None:
         """Waiting tasks that have to be gone, beside the blockers, for it to start; None if that is not enough."""
         waiting, tasks = self.trial.waiting, self.trial.moment.tasks
-        ahead = self.trial.passing(blockers)
+        ahead, self.kept = self.trial.passing(blockers), False
         for _ in range(MOST_ROUNDS):
             instant = self.trial.without((*blockers, *ahead))
             if instant.starts or not instant.others:
@@ -329,6 +330,7 @@ class _Question:
             ahead += instant.others
         if not instant.starts:
             # Nobody takes the room, and yet it is kept for somebody: one of them, or all.
+            self.kept = True
             one = (slot for slot in waiting[:MOST_TRIED] if self.trial.without((*blockers, slot)).starts)
             first = next(one, None)
             ahead = waiting if first is None else (first,)
@@ -357,7 +359,10 @@ class _Question:
         elif cause is Cause.BEHIND and not values["count"]:
             message = "why.next"
         first = () if self.private else tuple(each for each in ahead if each)[:3]
-        values |= {"ahead": counted("go_first", before), "first": Phrase("why.such_as", who=first) if first else ""}
+        values |= {
+            "ahead": counted("kept_for" if ahead and self.kept else "go_first", before),
+            "first": Phrase("why.such_as", who=first) if first else "",
+        }
         values |= {key: counted("devices", values[key]) for key in ("need", "all", "asked") if key in values}
         sentence = Phrase(message, task=name, **values)
         turn = bool(before) or cause in (Cause.NO_ROOM, Cause.HELD_FOR_ANOTHER, Cause.BEHIND)

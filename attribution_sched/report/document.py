@@ -69,7 +69,7 @@ class Table:
         caption: What it shows; empty if the text before says it.
         text_columns: How many columns from the left are words and not numbers.
         strong: Rows to be set off.
-        wide: Whether words in it may not be broken, so that it scrolls on narrow screens.
+        wide: Whether words in it may not be broken; on narrow screens its rows stand as cards.
     """
 
     head: tuple[str, ...]

@@ -92,6 +92,13 @@ main,header,nav{padding-left:.95rem;padding-right:.95rem}header{padding-top:.9re
 #decisions>section{padding:.1rem .7rem .4rem}
 p.lead{font-size:1.03rem}table{font-size:.82rem}th,td{padding:.36rem .4rem}figure .paper{padding:.35rem .2rem}
 figure svg.wide{display:none}figure svg.narrow{display:block}}
+@media screen and (max-width:560px){table,tbody,td{display:block}thead{position:absolute;width:1px;height:1px;
+overflow:hidden;clip-path:inset(50%)}tr{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));
+gap:.15rem .5rem;padding:.45rem .4rem;border-bottom:1px solid var(--line)}tr.strong{background:var(--card)}
+td,.wide td:not(.t),#decisions td{padding:0;border:0;text-align:left;white-space:normal;min-width:0}
+td.t{grid-column:1/-1}td:first-child{font-weight:600;grid-column:1/-1}td.none{display:none}
+td:not(:first-child)::before{content:attr(data-head);display:block;color:var(--soft);font-size:.72rem;
+font-weight:400}}
 @media print{@page{size:A4;margin:16mm 15mm}:root{color-scheme:light;--ink:#000;--soft:#444;--line:#bbb;--page:#fff;
 --card:#f4f4f4;--accent:#0b4f79;--good:#07543e;--good-bg:#fff;--bad:#8a3300;--bad-bg:#fff;--code:#f4f4f4}
 body{font-size:10.2pt;line-height:1.42}main,header,nav{max-width:none;padding:0}.jump{display:none}body{display:block}header{padding-top:0}
@@ -194,12 +201,18 @@ def _fold(block: Fold, document: Document) -> str:
     return f'<details><summary>{escape(block.title)}</summary><div class="inner">{inner}</div></details>\n'
 
 
+NONE = "–"
+"""A cell in which there is nothing to tell."""
+
+
 def _table(table: Table) -> str:
     def cells(row: Sequence[str], tag: str) -> str:
-        sorts = ['class="t"' if at < table.text_columns else "" for at in range(len(row))]
-        return "".join(
-            f"<{f'{tag} {sort}'.strip()}>{escape(word)}</{tag}>" for sort, word in zip(sorts, row, strict=True)
-        )
+        # On a narrow screen a row stands as a card, and each figure under the name of its column.
+        marks = [["t"] if at < table.text_columns else ["none"] if word == NONE else [] for at, word in enumerate(row)]
+        told = [f' class="{" ".join(mark)}"' if mark else "" for mark in marks]
+        if tag == "td":
+            told = [f'{mark} data-head="{escape(head)}"' for mark, head in zip(told, table.head, strict=True)]
+        return "".join(f"<{tag}{mark}>{escape(word)}</{tag}>" for mark, word in zip(told, row, strict=True))
 
     strong = ' class="strong"'
     rows = "".join(
@@ -208,7 +221,7 @@ def _table(table: Table) -> str:
     # Beside the table, not in it: it would scroll away with the table.
     caption = f'<p class="note">{escape(table.caption)}</p>\n' if table.caption else ""
     wide = ' class="wide"' if table.wide else ""
-    # Scrolling by keyboard needs a place that can be reached by it.
+    # Scrolling, where a word is wider than the page, by keyboard needs a place that can be reached by it.
     return (
         f'<div class="scroll" tabindex="0"><table{wide}>'
         f"<thead><tr>{cells(table.head, 'th')}</tr></thead><tbody>{rows}</tbody></table></div>\n{caption}"

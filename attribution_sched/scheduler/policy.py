@@ -414,8 +414,14 @@ def go_on_as(policy: Policy, view: Decision, *, quick: bool = False) -> tuple[Fo
     return rule if quick else PolicyFollower(policy, rule, Engine(moment.world)), beliefs
 
 
-def decides_now(policy: Policy, moment: Moment) -> Follower:
-    """A policy, itself and whole, in the last copy of a moment's cluster: for what it would do at this instant."""
+def decides_now(policy: Policy, moment: Moment, until: int | None = None) -> Follower:
+    """A policy, itself and whole, in the last copy of a moment's cluster: for what it would do at this instant.
+
+    Args:
+        policy: Who decides.
+        moment: Of the cluster.
+        until: Slot of a task; once it runs the rest of the queue is not asked about.
+    """
     from attribution_sched.scheduler.policy_follower import PolicyFollower
 
-    return PolicyFollower.at_once(policy, moment)
+    return PolicyFollower.at_once(policy, moment, until)

@@ -45,21 +45,22 @@ class PolicyFollower:
         rule: Says what tasks can expect beyond the horizon, so that copies of different policies compare; None to play
             the last copy alone and ask for no worth beyond its horizon: for what happens at one instant.
         engine: Clusters of the same world, used as a shell.
+        until: Slot of a task: a copy in which it runs is not played on; None plays to the horizon.
     """
 
-    def __init__(self, policy: Policy, rule: RuleFollower | None, engine: Engine) -> None:
-        self.policy, self.rule, self.engine = policy, rule, engine
+    def __init__(self, policy: Policy, rule: RuleFollower | None, engine: Engine, until: int | None = None) -> None:
+        self.policy, self.rule, self.engine, self.until = policy, rule, engine, until
         # Who says that it never plays copies is not shown what for: half of the time of a long queue.
         self._moment = plays_copies(policy)
         self._neighbours = pairs(policy) or self._moment
 
     @classmethod
-    def at_once(cls, policy: Policy, moment: Moment) -> PolicyFollower:
+    def at_once(cls, policy: Policy, moment: Moment, until: int | None = None) -> PolicyFollower:
         """A policy in the last copy of a moment's cluster, for what it would do now: the rule is not made."""
         shell = object.__new__(Engine)
         shell.world, shell.cost = moment.world, moment.cost
         shell.layouts = layout_table(moment.world.cluster, moment.world.share_limit > 1)
-        return cls(policy, None, shell)
+        return cls(policy, None, shell, until)
 
     @property
     def name(self) -> str:
@@ -148,6 +149,8 @@ class PolicyFollower:
                 if wanted == SETTLED:
                     break
                 reprice(world, one, 0, wanted == PRICE_NETWORK, copies.scratch)
+            if self.until is not None and one.slots[0, self.until, st.STATUS] == st.RUNNING:
+                break
         return decided
 
     def _seen(self, shell: Engine, one: StateArrays, limits: TenantLimits) -> Decision | None:

@@ -34,6 +34,15 @@ def test_when(journal):
     assert found["start"]["low_s"] >= found["now_s"]
 
 
+def test_when_nothing_waits_that_is_said(tmp_path):
+    path = tmp_path / "empty.sqlite"
+    with System("testbed", "sjf", seed=3, queue="empty", journal=path):
+        pass
+    assert invoke("when", path).stdout.strip() == "Nothing waits."
+    assert invoke("when", path, "--lang", "zh").stdout.strip() == "没有等待的任务。"
+    assert json.loads(invoke("when", path, "--json").stdout) == []
+
+
 def test_what_if(journal):
     path, _, domain = journal
     told = invoke("what-if", path, "--add", f"8@{domain}", "--futures", "3", "--hours", "2", "--lang", "zh")
@@ -70,5 +79,8 @@ def test_the_table_of_alternatives_shows_what_a_choice_is_worth_in_any_terminal(
     value, error = (next(line for line in told.splitlines() if words in line) for words in ("−1.25", "± 0.25"))
     assert value.index("−1.25") == error.index("± 0.25") + 1
     assert "ΔR_util" not in told  # nothing differs there but rounding
-    assert ("Δg" in told) == (columns >= 80)
+    # What there is no room for stands in a table below; nothing is cut.
+    assert "Δg" in told and "+30" in told
+    assert told.count("Instead") == (1 if columns >= 80 else 2)
+    assert max(map(len, told.splitlines())) <= columns
     assert all(len(line.rstrip()) <= columns for line in told.splitlines())

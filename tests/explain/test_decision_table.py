@@ -1,5 +1,6 @@
 """What else could have been done: complete, priced like the reward, and what would win was tried."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
+from attribution_sched.errors import SettingsError
 from attribution_sched.explain.decision_table import Alternative, DecisionTable, decision_table, with_free
 from attribution_sched.explain.played import Played, Span
 from attribution_sched.explain.preference import redecided
@@ -91,6 +93,42 @@ def test_a_full_domain_says_how_many_devices_are_missing_and_the_change_told_win
         values = row.change.values
         changed, seen = with_free(alone, {names.index(values["domain"]): values["after"]})
         assert names.index(row.what) in redecided(Greedy(), changed, seen)[0].domains
+
+
+def test_a_plan_that_is_asked_for_is_a_row_of_its_own():
+    system = System("cross-domain-easy", "rule", seed=5)
+    found = None
+    while found is None or int(found[2]) < 2:
+        result = system.schedule_next_task()
+        found = re.fullmatch(r"(\S+) ×(\d+)", system.alternatives(result).rows[0].what)
+    task, home, own = result.task.id, found[1], int(found[2])
+    names = system.domains
+    assert system.why_not(task, f"{home} x{own}").chosen
+    fewer = system.why_not(task, f"{home} x{own // 2}")
+    assert fewer.what == f"{home} ×{own // 2}" and fewer.played is not None and not fewer.chosen
+    reward = fewer.played.reward
+    told = fewer.why_not(task, f"{home} x{own // 2}")
+    assert ("lower" in told) == (reward.certain and reward.mean < 0.0)
+    assert "R_eff" in told and "futures" in told and ("would win if" in told or "no single change" in told)
+    # Far more than there are is no plan of this cluster; what is only not free now says how many are missing.
+    assert "refuses" in system.why_not(task, f"{home} x999").missing
+    other = next(name for name in names if name != home)
+    for text in (f"{other} x0", f"{other} x1 + {other} x1", f"{home} x1 + {other}"):
+        with pytest.raises(SettingsError, match="must name each domain once"):
+            system.why_not(task, text)
+    with pytest.raises(SettingsError, match="mars"):
+        system.why_not(task, "mars x4")
+
+
+def test_an_asked_plan_without_room_says_which_number_is_missing():
+    one = next(d for d in decided() if d.plan is not None and len(d.plan.domains) == 1)
+    names = [domain.name for domain in one.view.cost.cluster.domains]
+    free = np.zeros_like(one.view.free_devices)
+    view = replace(one.view, free_devices=free)
+    waits = Decided("x", view, None, perceived(Greedy(), view))
+    row = decision_table(Greedy(), waits, asked={0: 2}).rows[-1]
+    assert row.missing == f"2 devices needed in {names[0]} (0 free)"
+    assert row.missing.say("zh") == f"{names[0]} 需 2 块（空闲 0 块）"
 
 
 def test_waiting_for_room_is_told_in_one_sentence():

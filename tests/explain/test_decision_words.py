@@ -11,8 +11,11 @@ import pytest
 from attribution_sched import System
 from attribution_sched.explain import facts
 from attribution_sched.explain.findings import OTHERS
-from attribution_sched.explain.reasoning import headline, reasoning, sections
+from attribution_sched.explain.reasoning import _room, headline, reasoning, sections
 from attribution_sched.explain.wording import short_plan, task_and_plan
+from attribution_sched.explain.words import Phrase
+
+FREE = r"(\d+) free in \S+ instead of (\d+)"
 
 SORTS = ("place", "wait", "keep", "move")
 
@@ -44,9 +47,28 @@ def test_every_sentence_can_be_forwarded(policy):
             # No bare number against a bare number, no output's private name, no player that is a heap of others.
             for wrong in ("against 0.00", "log-odds", "on average", "1.00", OTHERS, "–"):
                 assert wrong not in before.replace("us–", "").replace("link ", "") or wrong == "–", (wrong, before)
+            # More room than usual makes a plan fit, and less makes nothing fit; the reverse is no reason.
+            for claim in re.findall(r"fits thanks to (.*?)\.(?:\s|$)", text):
+                assert all(int(now) > int(usual) for now, usual in re.findall(FREE, claim)), claim
+            for claim in re.findall(r"No plan fits now: (.*?)\.(?:\s|$)", text):
+                assert all(int(now) < int(usual) for now, usual in re.findall(FREE, claim)), claim
             assert headline(one) == sections(one)["decision"]
             assert one.decision in reasoning(one, "zh") and "。" in reasoning(one, "zh")
     assert any(told(policy).values())
+
+
+def test_less_room_than_usual_is_no_reason_why_a_plan_fits():
+    one = next(each for group in told("hi-ppo[quick]").values() for each in group)
+    load = next(player for player in one.players if player.group == "load" and "free" in player.value.values)
+    values = load.value.values
+
+    def reading(free):
+        return replace(load, value=Phrase("reading.load", **{**values, "free": free}), usual=usual)
+
+    usual = Phrase("reading.load", **{**values, "free": 3})
+    assert "instead" not in _room(reading(2), "en", 1) and "2 free" in _room(reading(2), "en", 1)
+    assert "4 free" in _room(reading(4), "en", 1) and "instead of 3" in _room(reading(4), "en", 1)
+    assert "instead" not in _room(reading(4), "en", -1) and "而非" in _room(reading(2), "zh", -1)
 
 
 def test_what_it_would_have_done_otherwise_is_something_else():

@@ -72,3 +72,42 @@ def test_nobody_to_ask(system):
     with pytest.raises(TaskError, match="nobody"):
         system.delay("nobody")
     assert np.isfinite(system.now_s)
+
+
+def test_orders_of_more_players_are_shares_too(system, told, monkeypatch):
+    """Sampled by orders they add up in every future, and are those of all coalitions within their error."""
+    monkeypatch.setattr(delays, "EXACT", 1)
+    monkeypatch.setattr(delays, "PAIRS", 40)
+    sampled = system.delay(told.task, futures=3, hours=8.0)
+    assert sum(share.hours for share in sampled.shares) == pytest.approx(sampled.hours - sampled.alone_h, abs=1e-9)
+    assert (sampled.hours, sampled.alone_h) == (pytest.approx(told.hours), pytest.approx(told.alone_h))
+    exact = {share.who: share.hours for share in told.shares}
+    assert max(abs(share.hours - exact[share.who]) for share in sampled.shares) < 0.1 * told.hours
+
+
+def test_what_lies_behind_a_task_is_shared_out_from_its_submission_on(system):
+    while system.queue()["waited_s"].max() < 3600.0:
+        system.schedule_next_task()
+    row = system.queue().sort_values("waited_s").iloc[-1]
+    told = system.delay(str(row.id), futures=2, hours=2.0)
+    past = told.waited
+    assert past.hours == pytest.approx(row.waited_s / 3600.0, abs=1e-6)
+    together = sum(share.hours for share in past.shares) + past.alone_h + past.left_h
+    assert together == pytest.approx(past.hours, abs=1e-9)
+    # Alone it would have started; it waited because others were there, who came before or after it.
+    assert past.alone_h < 0.1 * past.hours
+    assert sum(share.hours for share in past.shares) > 0.5 * past.hours
+    ran = {each.task_id for each in system.journal.decisions() if each.plan is not None}
+    assert {task for share in past.shares for task in share.tasks} & ran
+    assert system.delay(str(row.id), futures=2, hours=2.0) == told
+
+
+def test_who_came_after_it_and_took_the_room_has_a_share_of_the_wait():
+    system = System("cross-domain-easy", "sjf", seed=4)
+    while not system.queue()["waited_s"].max() > 1800.0:
+        system.schedule_next_task()
+    row = system.queue().sort_values("waited_s").iloc[-1]
+    past = system.delay(str(row.id), futures=2, hours=2.0).waited
+    submitted_s = system.journal.task(str(row.id)).submitted_s
+    later = [share for share in past.shares if system.journal.task(share.who).submitted_s > submitted_s]
+    assert max(share.hours for share in later) > 0.05

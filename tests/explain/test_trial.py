@@ -79,3 +79,30 @@ def test_a_policy_is_bound_by_what_a_task_asks_for_and_may_have():
     plan = Bounded(Greedy(), view).decide(asked)
     assert plan is None or devices_needed(plan, free).sum() <= whole // 2
     assert Bounded(Greedy(), view, np.zeros(free, dtype=np.int64)).decide(view) is None
+
+
+class Counts(Greedy):
+    """Greedy; counts how often it is asked."""
+
+    asked = 0
+
+    def decide(self, view):
+        Counts.asked += 1
+        return super().decide(view)
+
+
+def test_once_the_task_runs_nobody_else_is_asked_about():
+    with System("shared", "sjf", queue="empty") as system:
+        for _ in range(8):
+            system.submit("opaque-8", steps=9000)
+        system.run(8)
+        names = [system.submit("opaque-1", steps=1000) for _ in range(8)]
+        views = [moment_of(system.cluster, name)[0] for name in (names[0], names[-1])]
+        gone = next(each for each in system.cluster.names() if system.cluster.place_of(each) == "running")
+    asked = []
+    for view in views:
+        Counts.asked = 0
+        assert Trial(Counts(), view).without([gone]).starts
+        asked.append(Counts.asked)
+    # The answer about who goes last takes the whole queue; that about who goes first one question.
+    assert asked == [1, 8]

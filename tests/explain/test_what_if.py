@@ -1,11 +1,15 @@
 """What if: nothing changed is nothing different, paired by future, in absolute units; every change by its words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.explain import what_if as asking
+from attribution_sched.explain.what_if import Effect, WhatIf
+from attribution_sched.explain.words import Phrase
 from attribution_sched.explain_memory import present_moment
 
 
@@ -26,7 +30,8 @@ def test_nothing_changed_is_nothing_different(system):
     assert all(effect.delta == effect.low == effect.high == 0.0 for effect in told.effects)
     assert told.shifts == ()
     assert told.decisions >= 1000
-    assert "nothing changes for certain" in told.say()
+    # Played twice, in copies of their own, and compared to the bit.
+    assert told.same and "nothing differs" in told.say()
 
 
 def test_a_factor_of_one_is_nothing_too(system):
@@ -57,7 +62,7 @@ def test_another_policy_another_price_another_task(system):
     changes = {"policy": "fcfs", "carbon_price": 50.0, "energy_price": 0.2, "task": {"kind": "bert-large"}}
     answers = system.what_if(**changes, futures=3, hours=2.0)
     words = [str(each.change) for each in answers]
-    assert words[1:] == ["fcfs deciding", "carbon at 50 USD/t", "energy at 0.2 USD/kWh"]
+    assert words[1:] == ["fcfs in place of rule", "carbon at 50 USD/t", "energy at 0.2 USD/kWh"]
     assert words[0].startswith("one more task, ")
     assert answers[2]["r_cost"].delta > 0.0
     assert answers[2]["energy"].delta == 0.0
@@ -115,3 +120,29 @@ def test_devices_of_another_type_or_too_few(system):
 def test_an_empty_cluster_has_nothing_to_play_on():
     with pytest.raises(TaskError, match="nobody waits or runs"):
         System("testbed", "sjf", queue="empty").what_if(policy="fcfs")
+
+
+def test_a_time_that_hardly_changes_is_not_said():
+    def effect(delta):
+        return Effect("wait", "h", 1.0, 1.0 + delta, delta, 0.9 * delta, 1.1 * delta)
+
+    told = WhatIf(Phrase("what_if.unchanged"), (effect(0.001),), (), 8, 6.0, "rule", 100, 0)
+    assert told["wait"].certain and "nothing changes for certain" in told.say()
+    assert "wait per task +0.02 h" in replace(told, effects=(effect(0.02),)).say()
+
+
+def test_a_cluster_of_one_domain_has_no_link_to_change():
+    with System("testbed", "sjf", seed=3) as system:
+        system.schedule_next_task()
+        with pytest.raises(SettingsError, match="there are no links"):
+            system.what_if(link=("a-b", "x2"))
+
+
+def test_tasks_here_now_are_told_by_how_much_they_move(system):
+    (told,) = system.what_if(drop=system.domains[0], futures=4, hours=12.0)
+    assert told.shifts
+    said = told.say_shifts()
+    first = told.shifts[0]
+    assert first.task in said and f"in {100.0 * first.share:.0f} % of futures" in said
+    assert ("ends" in said) and said.count(" (in ") == min(5, len(told.shifts))
+    assert told.say_shifts("zh").startswith("现有任务：")

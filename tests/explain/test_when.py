@@ -1,6 +1,7 @@
 """When a task starts: intervals of exchangeable draws, censoring, the same bytes twice, errors that say what to do."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from attribution_sched import System
 from attribution_sched.cluster.engine import state as state_of
 from attribution_sched.cluster.fork import PriorBeliefs, believed_left, draw_futures, resident_slots
 from attribution_sched.errors import SettingsError, TaskError
-from attribution_sched.explain.when import FUTURES, interval, when_starts
+from attribution_sched.explain.when import FUTURES, Interval, When, interval, when_starts
 from attribution_sched.explain_memory import present_moment
 
 
@@ -132,3 +133,16 @@ def test_mistakes_have_one_clear_error(asked):
     running = next(name for name in system.cluster.names() if system.cluster.place_of(name) == "running")
     with pytest.raises(TaskError, match="runs already"):
         system.when(running)
+
+
+def test_a_time_is_told_as_people_tell_it():
+    """What is next is told as such, not to the second; who goes on in copies is not taken for the whole policy."""
+    soon = Interval(111.0, 115.0, 100.0 + 3.4 * 3600.0)
+    told = When("mine", 100.0, soon, Interval(math.inf, math.inf, math.inf), 0.8, 9, 21700.0, 0, "hi-ppo", 0, 0)
+    assert "starts within 3.4 h (80 % interval, median under a minute)" in told.say()
+    assert "hi-ppo's agents" in told.say() and "预计 3.4 小时内启动" in told.say("zh")
+    at_once = replace(told, start=Interval(100.0, 100.0, 130.0), follower="sjf")
+    assert "starts at once" in at_once.say() and "decided by sjf" in at_once.say()
+    assert "预计立即启动" in at_once.say("zh") and "由 sjf 决策" in at_once.say("zh")
+    later = replace(told, start=Interval(2200.0, 2300.0, 2620.0))
+    assert "starts in 35 min to 42 min" in later.say() and "35 分钟至 42 分钟后启动" in later.say("zh")

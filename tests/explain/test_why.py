@@ -142,7 +142,7 @@ def test_a_model_that_no_domain_holds_by_itself_has_no_number_of_devices_in_one(
 def test_room_that_is_held_for_another():
     found = asked(Alone(), 2)
     assert found.cause is Cause.HELD_FOR_ANOTHER and len(found.ahead) == 1
-    assert "1 waiting task goes first" in found.say() and found.ahead[0] in found.say("zh")
+    assert "keeps it for 1 other waiting task" in found.say() and found.ahead[0] in found.say("zh")
 
 
 def test_links_that_are_too_slow_and_prices_that_are_too_high():

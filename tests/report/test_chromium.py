@@ -116,7 +116,7 @@ def test_it_is_painted_without_errors_and_fits(page, width):
     assert told["scroll"] <= width
     assert told["opened"] <= width
     assert told["wide"] == []
-    assert width < 1280 or told["cut"] == []  # a narrow screen scrolls a table, a desk sees it whole
+    assert told["cut"] == []
     assert len(told["images"]) == pictures
     for kind, wide, high, outside in told["images"]:
         assert kind == ("wide" if width == 1280 else "narrow")

@@ -42,7 +42,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "did.wait": ("{policy} let {task} wait ({decision}).", "{policy} 让 {task} 继续等待（{decision}）。"),
     "did.keep": ("{policy} left {task} where it runs ({decision}).", "{policy} 让 {task} 留在原处运行（{decision}）。"),
     "did.because": ("What decided it: {inputs:; }.", "决定因素：{inputs:；}。"),
-    "did.despite": ("Against it spoke {inputs: and }.", "不利因素：{inputs:；}。"),
+    "did.despite": ("Against it: {inputs:; }.", "不利因素：{inputs:；}。"),
     "did.unclear": (
         "No single input decided it for certain; in other situations it would have {instead}.",
         "没有哪个输入单独起决定作用；在其他情形下它会{instead}。",
@@ -57,25 +57,26 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "在所查看的每一个早先情形中，它都会作出同样的选择。",
     ),
     "did.thought": (
-        "Thinking decided it: the agents would have {instead}; in {futures} copies of the cluster this came out "
-        "{gain} ± {error} better in R.",
+        "Thinking decided it: the agents would have {instead}. In {futures} copies of the cluster what was done came "
+        "out {gain} ± {error} better in R.",
         "由推演决定：智能体原本会{instead}；在集群的 {futures} 个副本中，本决策的 R 高出 {gain} ± {error}。",
     ),
     "did.thought_level": (
-        "Thinking tipped the scale: the agents would have {instead}; in {futures} copies of the cluster this came out "
-        "{gain} ± {error} in R, within the error.",
-        "由推演略占上风：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
+        "Thinking tipped the scale: the agents would have {instead}. In {futures} copies of the cluster what was done "
+        "differs by {gain} ± {error} in R, within the error.",
+        "推演促成了这一决定：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
     ),
     "did.experience": (
-        "Experience decided it: the agents would have {instead}; what PPO learnt from forked decisions prefers this by "
-        "{added} in log-odds.",
+        "Experience decided it: the agents would have {instead}. What PPO learnt from forked decisions prefers this "
+        "by {added} in log-odds.",
         "由经验决定：智能体原本会{instead}；在分叉决策上以 PPO 学得的偏好使本决策的对数几率高出 {added}。",
     ),
-    "did.agents_for": ("To the agents, for it spoke {inputs: and }.", "在智能体看来，有利因素：{inputs:；}。"),
-    "did.room": ("The plan fits thanks to {inputs: and }.", "方案之所以放得下：{inputs:；}。"),
+    "did.agents_for": ("To the agents, in its favour: {inputs:; }.", "在智能体看来，有利因素：{inputs:；}。"),
+    "did.room": ("The plan fits thanks to {inputs:; }.", "方案之所以放得下：{inputs:；}。"),
     "did.no_room": ("No plan fits now: {inputs:; }.", "目前没有任何方案放得下：{inputs:；}。"),
     "did.no_room_plain": ("No plan fits the devices that are free now.", "目前空闲的设备放不下任何方案。"),
     "did.free": ("{free} free in {domain} instead of {other}", "{domain} 空闲 {free} 块（而非 {other} 块）"),
+    "did.free_only": ("{free} free in {domain}", "{domain} 空闲 {free} 块"),
     "did.busy": (
         "{domain} {busy} % busy instead of {other} %",
         "{domain} 占用率 {busy}%（而非 {other}%）",
@@ -199,7 +200,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "flip.unchecked": ("not yet checked by running the policy", "尚未运行策略验证"),
     # The table of alternatives and its sentence.
     "table.needs": ("needs {need}, {free} free", "需 {need}，空闲 {free} 块"),
-    "table.needs_in": ("{domain} lacks {need} devices ({free} free)", "{domain} 需 {need} 块（空闲 {free} 块）"),
+    "table.needs_in": ("{need} devices needed in {domain} ({free} free)", "{domain} 需 {need} 块（空闲 {free} 块）"),
     "table.any_alone": ("any one domain alone", "任一单独的域"),
     "table.alone": ("{domains: or } alone", "单独使用 {domains:、}"),
     "table.cap": ("the same under a power cap of {watts} W", "同一方案，功率上限 {watts} W"),
@@ -211,7 +212,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.what": ("Instead", "可选方案"),
     "table.wins": ("wins if {change}", "若 {change} 则胜出"),
     "table.hours": ("Δh", "Δ小时"),
-    "table.start": ("Δstart h", "Δ启动 小时"),
+    "table.start": ("Δstart, h", "Δ启动（小时）"),
     "table.note_played": (
         "Δ against what was done, all tasks together, {futures} paired futures of {hours} h in which the rule goes on, "
         "± half a 95 % interval; what would win was tried.",
@@ -223,6 +224,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "Δ against what was done, by the cost model, for the steps left; what would win was tried.",
         "Δ 为相对所做决策之差（按成本模型、剩余步数计）；胜出条件均已实际试过。",
     ),
+    "sentence.task": ("{model} ({id})", "{model}（{id}）"),
     "sentence.only": (
         "{task} goes to {domain} ×{devices}: no other domain has room for it ({free} free there).",
         "{task} 部署到 {domain}（{devices} 块设备）：只有该域还容得下它（空闲 {free} 块）。",
@@ -258,6 +260,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{task} waits although it fits in {domain}: {verdict}.",
         "{task} 虽可放入 {domain}，仍在等待：{verdict}。",
     ),
+    "sentence.keeps_one": (
+        "{task} stays where it runs: there is no other domain.",
+        "{task} 留在原处运行：没有其他域。",
+    ),
     "sentence.keeps": ("{task} stays where it runs: {verdict}.", "{task} 留在原处运行：{verdict}。"),
     # What a choice brought, and by whose being there.
     "brought.head": ("Brought over {what}, by", "相对 {what} 的收益来源"),
@@ -269,14 +275,16 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "brought.measured": ("what was measured of it", "任务的实测信息"),
     "brought.own": ("the two plans by themselves", "两个方案本身"),
     "brought.note": (
-        "Shapley shares, all coalitions played in {futures} paired futures of {hours} h; ± half a 95 % interval, grey: "
-        "it includes 0. A cost that is higher counts against R.",
-        "Shapley 份额：所有组合各演算 {futures} 个配对未来、{hours} 小时；± 为 95 % 区间半宽，灰色表示区间含 0。"
-        "成本越高 R 越低。",
+        "Shapley shares from {futures} paired futures of {hours} h, with players coming in an order of its own and its "
+        "reverse in each; ± half a 95 % interval, grey: it includes 0. A cost that is higher counts against R.",
+        "Shapley 份额：{futures} 个配对未来，各 {hours} 小时，每个未来按一个随机次序及其逆序加入；± 为 95 % 区间半宽，"
+        "灰色表示区间含 0。成本越高 R 越低。",
     ),
     # Why a task waits.
-    "count.go_first.one": ("1 waiting task goes first", "有 1 个等待任务排在它前面"),
-    "count.go_first.many": ("{count} waiting tasks go first", "有 {count} 个等待任务排在它前面"),
+    "count.go_first.one": ("the policy puts 1 waiting task first", "策略把 1 个等待任务排在它前面"),
+    "count.go_first.many": ("the policy puts {count} waiting tasks first", "策略把 {count} 个等待任务排在它前面"),
+    "count.kept_for.one": ("the policy keeps it for 1 other waiting task", "策略把它留给另 1 个等待任务"),
+    "count.kept_for.many": ("the policy keeps it for {count} other waiting tasks", "策略把它留给另 {count} 个等待任务"),
     "why.misconfigured": (
         "{task} waits: it asks for {asked}, and no domain holds it on fewer than {need}.",
         "{task} 在等待：它只申请了 {asked}，而任何域至少需要 {need} 才能容纳它。",
@@ -398,16 +406,26 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     # Whose being there makes it wait.
     "delay": (
-        "{task} still waits {hours} h on average, {alone} h with nobody else here; of the rest: {parts:, } (Shapley "
-        "shares, {futures} futures, ± half a 95 % interval).",
-        "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时；其余归因：{parts:，}"
-        "（Shapley 份额，{futures} 个未来，± 为 95 % 区间半宽）。",
+        "{task} still has {hours} h to wait on average: {parts:, } (Shapley shares, ± half a 95 % interval; {futures} "
+        "futures, decided by {follower}).",
+        "{task} 平均还需等待 {hours} 小时：{parts:，}（Shapley 份额，± 为 95 % 区间半宽；"
+        "{futures} 个未来，由{follower}决策）。",
     ),
     "delay.nobody": (
-        "{task} still waits {hours} h on average, {alone} h with nobody else here: nobody here delays it "
-        "({futures} futures).",
-        "{task} 平均还需等待 {hours} 小时，若无他人则为 {alone} 小时：现有任务都没有延误它（{futures} 个未来）。",
+        "Nobody here delays {task} from now on: it still has {hours} h to wait on average ({futures} futures, decided "
+        "by {follower}).",
+        "此后没有任务延误 {task}：平均还需等待 {hours} 小时（{futures} 个未来，由{follower}决策）。",
     ),
+    "delay.past": (
+        "{task} has waited {hours} h: {parts:, } (Shapley shares, ± half a 95 % interval; {futures} futures from its "
+        "submission on with the tasks that really came, decided by {follower}).",
+        "{task} 已等待 {hours} 小时：{parts:，}（Shapley 份额，± 为 95 % 区间半宽；自提交起按实际到来的任务推演 "
+        "{futures} 个未来，由{follower}决策）。",
+    ),
+    "delay.alone": ("even with nobody else {hours} h", "即使没有他人也要 {hours} 小时"),
+    "delay.left": ("not given by the copies {hours} h", "副本未能重现 {hours} 小时"),
+    "delay.tenant": ("{who} ({tasks})", "{who}（{tasks}）"),
+    "delay.others": ("others together", "其余合计"),
     "delay.part": ("{who} {hours} h", "{who} {hours} 小时"),
     # How a tree came to what it said.
     "tree.layout": ("devices", "设备数"),
@@ -469,43 +487,65 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     # When a task starts.
     "when.both": (
-        "{task} starts in {start} ({level} %; as often before {middle} as after) and ends in {end}; {futures} futures, "
-        "{follower} decides.",
-        "{task} 预计在 {start} 后启动（{level} % 区间，中位数 {middle}），{end} 后结束；"
-        "共推演 {futures} 个未来，由 {follower} 决策。",
+        "{task} starts {start} ({level} % interval, median {middle}) and ends {end}; {futures} futures, decided by "
+        "{follower}.",
+        "{task} 预计 {start}启动（{level} % 区间，中位数 {middle}），{end}结束；"
+        "共推演 {futures} 个未来，由{follower}决策。",
     ),
     "when.start": (
-        "{task} starts in {start} ({level} %; as often before {middle} as after); it may still run after "
-        "{horizon}; {futures} futures, {follower} decides.",
-        "{task} 预计在 {start} 后启动（{level} % 区间，中位数 {middle}），{horizon} 后可能仍在运行；"
-        "共推演 {futures} 个未来，由 {follower} 决策。",
+        "{task} starts {start} ({level} % interval, median {middle}); it may still run after {horizon}; {futures} "
+        "futures, decided by {follower}.",
+        "{task} 预计 {start}启动（{level} % 区间，中位数 {middle}），{horizon}后可能仍在运行；"
+        "共推演 {futures} 个未来，由{follower}决策。",
     ),
     "when.open": (
-        "{task} starts in {low} at the earliest ({level} %); in {unstarted} of {futures} futures it still waits after "
-        "{horizon}; {follower} decides.",
-        "{task} 最早在 {low} 后启动（{level} % 区间）；{futures} 个未来中有 {unstarted} 个在 {horizon} 后仍在等待；"
-        "由 {follower} 决策。",
+        "{task} may start {low} at the earliest ({level} % interval); in {unstarted} of {futures} futures it still "
+        "waits after {horizon}, decided by {follower}.",
+        "{task} 最早可能{low}启动（{level} % 区间）；{futures} 个未来中有 {unstarted} 个在 {horizon}后仍在等待；"
+        "由{follower}决策。",
     ),
+    "when.nobody": ("Nothing waits.", "没有等待的任务。"),
     "when.never": (
-        "{task} still waits after {horizon} in nearly all of {futures} futures; {follower} decides.",
-        "{task} 在 {futures} 个未来的绝大多数中，{horizon} 后仍在等待；由 {follower} 决策。",
+        "{task} still waits after {horizon} in nearly all of {futures} futures, decided by {follower}.",
+        "{task} 在 {futures} 个未来的绝大多数中，{horizon}后仍在等待；由{follower}决策。",
     ),
-    "when.range": ("{low} to {high}", "{low} 至 {high}"),
-    "when.now": ("no time", "0 秒"),
+    "when.at": ("in {time}", "{time}后"),
+    "when.between": ("in {low} to {high}", "{low}至 {high}后"),
+    "when.within": ("within {time}", "{time}内"),
+    "when.at_once": ("at once", "立即"),
+    "when.now": ("under a minute", "不到 1 分钟"),
+    "follower.agents": ("hi-ppo's agents, without its search", " hi-ppo 的智能体（不经搜索）"),
+    "follower.policy": ("{name}", " {name} "),
     "when.span": ("{value} {unit}", "{value} {unit}"),
     # What if.
     "what_if": (
-        "With {change}: {parts:, } (paired, 95 %; {futures} futures of {hours} h, {follower} decides).",
-        "若{change}：{parts:，}（配对 95 % 区间；{futures} 个未来，各 {hours} 小时，由 {follower} 决策）。",
+        "With {change}: {parts:, } (paired, 95 %; {futures} futures of {hours} h, decided by {follower}).",
+        "若{change}：{parts:，}（配对 95 % 区间；{futures} 个未来，各 {hours} 小时，由{follower}决策）。",
     ),
-    "what_if.nothing": (
-        "With {change} nothing changes for certain ({futures} futures of {hours} h, {follower} decides).",
-        "若{change}：没有确定的变化（{futures} 个未来，各 {hours} 小时，由 {follower} 决策）。",
+    "what_if.uncertain": (
+        "With {change} nothing changes for certain ({futures} futures of {hours} h, decided by {follower}).",
+        "若{change}：没有确定的变化（{futures} 个未来，各 {hours} 小时，由{follower}决策）。",
+    ),
+    "what_if.same": (
+        "With {change} nothing differs, to the last digit ({decisions} decisions in {futures} futures of {hours} h, "
+        "decided by {follower}).",
+        "若{change}：分毫不差（{futures} 个未来，各 {hours} 小时，共 {decisions} 次决策，由{follower}决策）。",
     ),
     "what_if.repriced": (
-        " R and the baseline it is measured against are then counted at the new price: its difference is no effect.",
-        "R 及其基线此时均按新价格计量，其差值不代表该改变的效果。",
+        " R and its baseline are then counted at the new price, so the difference in R is not an effect of the change.",
+        " R 及其基线此时均按新价格计量，因此 R 的差值并非该改变的效果。",
     ),
+    "what_if.shifts": ("Tasks here now: {parts:; }.", "现有任务：{parts:；}。"),
+    "what_if.shifts_more": (
+        "Tasks here now: {parts:; }; {more} more with `--json`.",
+        "现有任务：{parts:；}；另有 {more} 个见 `--json`。",
+    ),
+    "what_if.shift": ("{task} {parts: and } (in {share} of futures)", "{task} {parts:、}（{share} 的未来）"),
+    "what_if.shift.start.later": ("starts {span} later", "晚 {span}启动"),
+    "what_if.shift.start.sooner": ("starts {span} sooner", "早 {span}启动"),
+    "what_if.shift.end.later": ("ends {span} later", "晚 {span}结束"),
+    "what_if.shift.end.sooner": ("ends {span} sooner", "早 {span}结束"),
+    "what_if.shift.even": ("differs, on average by less than a minute", "有变化，平均不到 1 分钟"),
     "what_if.part": ("{quantity} {delta}{unit} [{low}, {high}]", "{quantity} {delta}{unit} [{low}, {high}]"),
     "what_if.heading.quantity": ("quantity", "指标"),
     "what_if.heading.without": ("as it is", "现状"),
@@ -528,7 +568,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "what_if.change.lose": ("{domain} gone", "{domain} 下线"),
     "what_if.change.carbon": ("carbon at {price} USD/t", "碳价为 {price} 美元/吨"),
     "what_if.change.energy": ("energy at {price} USD/kWh", "电价为 {price} 美元/千瓦时"),
-    "what_if.change.policy": ("{policy} deciding", "由 {policy} 决策"),
+    "what_if.change.policy": ("{policy} in place of {own}", "改由 {policy} 取代{own}决策"),
     "what_if.change.task": ("one more task, {task}", "增加任务 {task}"),
     "what_if.change.without": ("{task} not there", "没有任务 {task}"),
     "what_if.started": ("jobs that start", "能启动的作业数"),
@@ -545,12 +585,23 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "job {job} starts {minutes} min sooner (in {share} of futures)",
         "作业 {job} 早 {minutes} 分钟启动（{share} 的未来）",
     ),
-    "why_not": ("{task}, not in {domain}: {parts:; }.", "{task} 不在 {domain}：{parts:；}。"),
-    "why_not.done": ("that is where it is", "它正在该处"),
-    "why_not.worth": (
-        "ΔR {reward} (R_eff {eff}, R_util {util}, R_cost {cost})",
-        "ΔR {reward}（R_eff {eff}、R_util {util}、R_cost {cost}）",
+    "why_not": ("{task} is not on {what}: {parts:; }.", "{task} 不在 {what}：{parts:；}。"),
+    "why_not.done": ("{task} is on {what}: that is what was done.", "{task} 就在 {what}：这正是所做的决定。"),
+    "why_not.needs": ("it needs {need} there, and {free} are free", "在该处需 {need}，目前空闲 {free} 块"),
+    "why_not.less": ("R would be {reward} lower ({terms})", "R 会低 {reward}（{terms}）"),
+    "why_not.more": ("R would be {reward} higher ({terms}), by the copies", "按副本推演 R 会高 {reward}（{terms}）"),
+    "why_not.level": ("R would be about the same ({reward}; {terms})", "R 大致相同（{reward}；{terms}）"),
+    "why_not.terms": ("R_eff {eff}, R_util {util}, R_cost {cost}", "R_eff {eff}、R_util {util}、R_cost {cost}"),
+    "why_not.terms_played": (
+        "R_eff {eff}, R_util {util}, R_cost {cost}; {futures} futures of {hours} h",
+        "R_eff {eff}、R_util {util}、R_cost {cost}；{futures} 个未来，各 {hours} 小时",
     ),
+    "why_not.wins": ("it would win if {change} (tried)", "若 {change} 则会胜出（已试过）"),
+    "why_not.no_change": (
+        "no single change of room or link that was tried makes it win",
+        "所试过的空位或链路单项改变都不能使它胜出",
+    ),
+    "why_not.invalid": ("the cluster refuses this plan", "集群拒绝该方案"),
     # How the numbers were found.
     "method.exact": (
         "The shares are exact Shapley values (all coalitions)",

@@ -179,8 +179,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "若策略选择用于比较的方案，则该选择记为 −1。",
     ),
     "note.searched": (
-        "A search decided against the network, so the whole policy was asked again in every situation.",
-        "最终决定由搜索作出，与网络的首选不同；因此在每种情形下都重新询问了整个策略。",
+        "The search decided against the agents, so the whole policy was asked again in every situation.",
+        "最终决定由搜索作出，与智能体的首选不同；因此在每种情形下都重新询问了整个策略。",
     ),
     "note.reasked": (
         "The policy tells no odds; it was asked again in every situation.",

@@ -272,7 +272,6 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.quality.head.5": ("gap", "缺口"),
     "report.quality.head.6": ("half-width / largest", "半宽／最大份额"),
     "report.quality.head.7": ("certain", "可确认"),
-    "report.quality.head.8": ("time", "用时"),
     "report.quality.explained.decision": ("the decision", "决策本身"),
     "report.quality.explained.terms": ("reward terms", "奖励分量"),
     "report.quality.explained.choice": ("choice", "选择"),

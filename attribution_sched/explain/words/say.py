@@ -45,10 +45,15 @@ def say(message: str, lang: str = "en", **values: Any) -> str:
         raise ExplanationError(problem("message", message, "is not in the catalogue", nearest(message, MESSAGES)))
     ready = {name: _ready(value, lang) for name, value in values.items()}
     try:
-        return pair[LANGUAGES.index(lang)].format(**ready)
+        text = pair[LANGUAGES.index(lang)].format(**ready)
     except KeyError as error:
         rule = f"has no value for the place {error}"
         raise ExplanationError(problem("message", message, rule, "Pass every value it names")) from error
+    return text if lang == "en" else BETWEEN.sub("", text)
+
+
+BETWEEN = re.compile(r"(?<=[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]) (?=[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef])")
+"""A space between two Chinese characters, as around a place that was filled with words: there is none in Chinese."""
 
 
 class Phrase(str):

@@ -12,9 +12,9 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Section, Table, Text
-from attribution_sched.report.format import head, seconds, share
+from attribution_sched.report.format import head, share
 
-HEAD = tuple(f"report.quality.head.{column}" for column in range(9))
+HEAD = tuple(f"report.quality.head.{column}" for column in range(8))
 EXPLAINED = {
     name: f"report.quality.explained.{name}"
     for name in ("decision", "terms", "choice", "simulator", "log_probability", "log_odds")
@@ -68,7 +68,6 @@ def _row(one: Explanation, lang: str) -> tuple[str, ...]:
         number(float(one.efficiency_gap().max()), 2),
         share(_half(one), lang),
         certain,
-        seconds(one.seconds),
     )
 
 
