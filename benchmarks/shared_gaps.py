@@ -250,8 +250,10 @@ class Group:
 
 def measure(groups: dict[tuple[str, str], Group], name: str, plan: Plan | None, reference: Reference) -> None:
     """Hold one policy's plan against every other of the decision."""
-    kind = OWN if any(reference.seen.free_devices > 0) and (own := reference.own()) else BESIDE
-    listed = own if kind == OWN else reference.beside()
+    own = reference.own() if any(reference.seen.free_devices > 0) else []
+    # A pair's hour of work is two tasks': thinking may go beside another though devices are free.
+    shares = plan.beside is not None if plan is not None else not own
+    kind, listed = (BESIDE, reference.beside()) if shares else (OWN, own)
     group = groups.setdefault((name, kind), Group())
     if kind == BESIDE:
         listed = [each for each in listed if reference.work(each.plan) >= LEAST_WORK]
