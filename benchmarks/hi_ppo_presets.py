@@ -32,12 +32,19 @@ from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.checkpoint import load
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
+from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy
 
 POLICIES = "hi-ppo,hi-ppo[quick],rule,rule+fork,lucid,gavel-sharing,matching,pair-learner,exact-switch,sjf"
 PRESETS = "cross-domain,shared,testbed,cross-domain-easy"
 SHARED_HOURS = 36.0
 """Of ``shared``, whose episode is three days, this many hours are played."""
+
+IMITATION = "imitation"
+"""Hi-PPO's agents as learning begins: with the rule's numbers, without thinking."""
 
 RULES = "rule,sjf,least-loaded,greedy,fcfs"
 """The rules that the best of is taken for ``--holm``."""
@@ -52,6 +59,11 @@ def world_of(name: str, seed: int = 0) -> World:
     preset, _, scenario = name.partition(":")
     world = build_scenario(preset, scenario) if scenario else load_settings(preset).build_world()
     return replace(world, horizon_s=3600.0 * SHARED_HOURS) if preset == "shared" else world
+
+
+def policy_of(name: str) -> Policy:
+    """A policy of the registry, or :data:`IMITATION`."""
+    return HiPpo(load().with_agents(rule_theta())) if name == IMITATION else make_policy(name)
 
 
 def other_regions(first: int, count: int, devices: int) -> World:
@@ -244,7 +256,7 @@ def main() -> None:
                 if (preset, name, seed) in done or (time.process_time() - began) / 60.0 > given.minutes:
                     continue
                 since = time.process_time()
-                row = {"preset": preset, "name": name, **asdict(play(world_of(preset, seed), make_policy(name), seed))}
+                row = {"preset": preset, "name": name, **asdict(play(world_of(preset, seed), policy_of(name), seed))}
                 row["cpu_s"] = time.process_time() - since
                 with given.runs.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -91,11 +91,12 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policies", type=lambda text: tuple(text.split(",")), default=POLICIES)
+    parser.add_argument("--worlds", type=lambda text: tuple(text.split(",")), default=tuple(worlds()))
     parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     seeds = held_out_seeds(chosen.episodes, chosen.seed)
     report: dict[str, object] = {"episodes": chosen.episodes, "seed": chosen.seed}
-    for name, world in worlds().items():
+    for name, world in ((name, world) for name, world in worlds().items() if name in chosen.worlds):
         began = time.perf_counter()
         seer = Clairvoyant(world)
         limits = [seer.limit(seed) for seed in seeds]

@@ -163,7 +163,7 @@ def best_sequence(world: World, seed: int, arrival: Arrival, plans: Sequence[Pla
         plans: Plans to choose from, as the cluster shares out their batch; every plan there is by default.
 
     Raises:
-        SettingsError: If the world shares devices, loses domains or pays by the decision.
+        SettingsError: If the world shares or caps devices, has prices that change, or pays by the decision.
         PlanError: If there are too many plans, or none fits.
     """
     return Clairvoyant(world).best_sequence(seed, arrival, plans)
@@ -173,7 +173,7 @@ def episode_limit(world: World, seed: int) -> EpisodeLimit:
     """Bound the return of every policy in an episode.
 
     Raises:
-        SettingsError: If the world shares devices, loses domains or pays by the decision.
+        SettingsError: If the world shares or caps devices, has prices that change, or pays by the decision.
         PlanError: If there are too many plans.
     """
     return Clairvoyant(world).limit(seed)
@@ -329,6 +329,16 @@ def _check(world: World, cell_s: float) -> None:
     if world.reward.per_decision:
         rule = "must be False: the bound adds up what work pays"
         raise SettingsError(problem("reward.per_decision", True, rule, "Use a world that pays as work gets done"))
+    if world.cluster.cap_levels:
+        rule = "must be empty: plans are listed without power caps of their own"
+        fix = "Bound the world without cap levels"
+        raise SettingsError(problem("cap_levels", list(world.cluster.cap_levels), rule, fix))
+    by_hour = "electricity" if any(d.electricity is not None for d in world.cluster.domains) else ""
+    if world.reward.carbon_usd_per_kg > 0.0 and any(d.carbon is not None for d in world.cluster.domains):
+        by_hour = "carbon"
+    if by_hour:
+        rule = "must not change by the hour: plans are priced at one price of it"
+        raise SettingsError(problem(f"domains.{by_hour}", "a signal", rule, "Bound the world with constant prices"))
     if world.waiting_r_eff > 0:
         rule = "must be <= 0: if waiting pays, there is no best sequence to look for"
         raise SettingsError(problem("waiting_r_eff", world.waiting_r_eff, rule, "Use -1"))

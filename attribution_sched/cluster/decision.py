@@ -848,6 +848,32 @@ def own_first(decisions: Decisions, slot: int) -> Decisions:
     return replace(decisions, **{name: getattr(decisions, name)[:, order] for name in PER_CANDIDATE})
 
 
+def check_known(view: Decision, *more: str) -> None:
+    """Refuse counts, baselines and paces that are no numbers; nobody reads them off a list of observations.
+
+    Args:
+        view: The decision.
+        more: Names of other arrays or numbers of it that must be finite.
+
+    Raises:
+        PlanError: If one is not finite.
+    """
+    for name in ("free_devices", "base_step_s", "base_cost_usd", *more):
+        values = getattr(view, name)
+        if values is not None and not np.isfinite(values).all():
+            at = np.argwhere(~np.isfinite(values))[0].tolist()
+            _not_finite(f"{name}{at or ''}", float(np.asarray(values)[tuple(at)]))
+    for task in view.queue:
+        if not math.isfinite(task.samples_per_s):
+            _not_finite(f"samples_per_s of task {task.id or task.slot}", task.samples_per_s)
+    if not math.isfinite(view.samples_per_s):
+        _not_finite("samples_per_s", view.samples_per_s)
+
+
+def _not_finite(name: str, value: float) -> None:
+    raise PlanError(problem(name, value, "must be finite", "Repair the measurement, or leave the decision to a rule"))
+
+
 def _check_shapes(view: Decision) -> None:
     """Refuse what was observed of another cluster than the one the view is of."""
     k = len(view.cost.cluster)
@@ -864,6 +890,7 @@ def _check_shapes(view: Decision) -> None:
             raise PlanError(
                 problem(f"{name}.shape", np.shape(array), f"must be {shape}, the cluster has {k} domains", fix)
             )
+    check_known(view)
     devices = np.asarray(view.cost.domains.rows.devices)
     wrong = np.flatnonzero((view.free_devices < 0) | (view.free_devices > devices))
     if len(wrong):

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -1247,9 +1247,7 @@ def _play(follower: Follower, copies: Copies) -> int:
     except SettingsError:
         raise
     except Exception as error:
-        name = getattr(follower, "name", type(follower).__name__)
-        rule = f"failed while it played copies on: {type(error).__name__}: {error}"
-        raise SettingsError(problem("follower", name, rule, "Mend it, or follow by the rule")) from error
+        raise _failed(follower, "played copies on", error) from error
 
 
 def slot_of(moment: Moment, task: int | str) -> int:
@@ -1290,6 +1288,39 @@ def _check(moment: Moment, futures: int | Sequence[int], hours: float) -> None:
             raise SettingsError(problem(f"state.{name}{at}", float(values[tuple(at)]), "must be a number", fix))
     if moment.ends_s <= moment.now_s:
         raise SettingsError(problem("state", moment.now_s, "its episode is over", "Fork an earlier moment"))
+
+
+def _check_change(change: Change) -> None:
+    """Refuse what is no change, and hours and prices that are no numbers."""
+    if not isinstance(change, Change):
+        names = ", ".join(each.__name__ for each in get_args(Change))
+        raise SettingsError(problem("change", change, f"must be one of {names}", "Use the records of cluster.fork"))
+    told: dict[str, float | None] = {}
+    if isinstance(change, Hold):
+        told = {"hold hours": change.hours}
+    elif isinstance(change, Price):
+        told = {
+            "energy_usd_per_kwh": change.energy_usd_per_kwh, "carbon_usd_per_kg": change.carbon_usd_per_kg,
+            "traffic_factor": change.traffic_factor,
+        }  # fmt: skip
+    for name, value in told.items():
+        if value is not None and not (math.isfinite(value) and value >= 0.0):
+            raise SettingsError(problem(name, value, "must be finite and >= 0", "Use 0 for none"))
+
+
+def _elsewhere(follower: Follower, world: World) -> Follower:
+    try:
+        return follower.elsewhere(world)
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise _failed(follower, "was asked about a cluster with other devices", error) from error
+
+
+def _failed(follower: Follower, when: str, error: Exception) -> SettingsError:
+    name = getattr(follower, "name", type(follower).__name__)
+    rule = f"failed while it {when}: {type(error).__name__}: {error}"
+    return SettingsError(problem("follower", name, rule, "Mend it, or follow by the rule"))
 
 
 def _check_added(moment: Moment, task: Task) -> None:
@@ -1362,13 +1393,14 @@ def _groups(
     plain = [0] if unchanged else []
     groups = [(plain, _Variant(moment, None), follower)]
     for number, change in enumerate(changes, start=1):
+        _check_change(change)
         if isinstance(change, Choose | Wait | Hold | Remove | Add):
             plain.append(number)
         elif isinstance(change, Follow):
             groups.append(([number], _Variant(moment, None), change.follower))
         elif isinstance(change, Devices):
             variant = _Variant(moment, change)
-            groups.append(([number], variant, follower.elsewhere(variant.world)))
+            groups.append(([number], variant, _elsewhere(follower, variant.world)))
         else:
             groups.append(([number], _Variant(moment, change), follower))
     return [group for group in groups if group[0]]

@@ -1,7 +1,8 @@
 """Which power cap each segment of a plan gets: the one by which the plan is worth most.
 
 A cap is chosen after all else of a plan: it changes how long the plan's own steps take and what they draw, no memory,
-no traffic and nobody else's devices. From no caps on, the best change of one segment or of all is taken while it helps,
+no traffic and nobody else's devices. The best of all combinations is taken (of a plan of many segments, from no caps
+on, the best change of one segment or of all while it helps),
 
     R(caps) − w_eff · (waiting · devices + BUSY · devices in use) / all devices · T(caps) / T_base,
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +42,9 @@ R on 16 days and 8 pairs of days of the shared site that nothing else was judged
 
 SINGLE, PAIR = 1.0, 2.0
 """Tasks that a cap slows down."""
+
+MOST_COMBINED = 700
+"""Combinations of caps that are all looked at: four segments of five levels."""
 
 ROUNDS = 6
 """Changes of a plan's caps at most."""
@@ -154,11 +159,19 @@ def opaque_level(
 
 
 def best_levels(judge: Judge, plan: Plan) -> list[int]:
-    """Cap level of every segment of a plan of a known model."""
+    """Cap level of every segment of a plan of a known model: the best of all combinations, or of changes if many."""
     batch, levels = PlanBatch.of([plan]), judge.cost.domains.caps_w.shape[1] - 1
     count = int(batch.counts[0])
     rows, best = batch.segments.copy(), -np.inf
     rows[:, :, CAP] = 0
+    if (levels + 1) ** count <= MOST_COMBINED:
+        # Two segments that wait for each other are worth holding back together, and neither alone.
+        every = np.array(list(product(range(levels + 1), repeat=count)))
+        tried = np.repeat(rows, len(every), axis=0)
+        tried[:, :count, CAP] = every
+        worths = judge.worths(tried, count)
+        at = int(worths.argmax())
+        return every[at if worths[at] > worths[0] + LEAST_GAIN else 0].tolist()
     for turn in range(ROUNDS + 1):
         tried = _changes(rows[0], count, levels) if turn else rows
         worths = judge.worths(tried, count)

@@ -26,13 +26,14 @@ from typing import Any, ClassVar, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from attribution_sched.cluster.decision import Decision, encode, view
+from attribution_sched.cluster.decision import Decision, check_known, encode, view
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, Engine
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.world import World
+from attribution_sched.errors import ModelFitError, problem
 from attribution_sched.planning.candidates import feasible, join
 from attribution_sched.planning.domain_orders import chain_plans, connected_orders
 from attribution_sched.planning.instance import Instance
@@ -63,7 +64,11 @@ def candidate_plans(seen: Decision, most: int = CHOICES - 1) -> list[Plan]:
     """Plans for the task of a decision that the cluster could carry out, best first by their own reward.
 
     Inside a domain layouts differ in devices and precision; of those with the same devices the best is taken.
+
+    Raises:
+        PlanError: If what was observed or measured is no number: a reading that is missing is not a reading of 0.
     """
+    check_known(seen, "observed", "steps_left", "time_s")
     instance = Instance.of(seen, seen.kind_index)
     found: list[tuple[float, Plan]] = []
     if instance.free_devices.any():
@@ -278,6 +283,17 @@ class CandidateEnv(gym.Env[Float32Array, Any]):
         return {"action_mask": self.action_masks(), "time_s": self.cluster.time_s}
 
 
+def check_size(name: str, learnt: int | None, shown: int) -> None:
+    """Refuse an observation of another length than a learner knows; None knows any.
+
+    Raises:
+        ModelFitError: If they differ.
+    """
+    if learnt is not None and learnt != shown:
+        rule = f"{name} has learnt with {learnt} numbers"
+        raise ModelFitError(problem("observation size", shown, rule, "Use the preset that it was trained on"))
+
+
 class AgentPolicy:
     """Whoever learnt on :class:`CandidateEnv`, as a scheduler for ``System``, the arena and ``explain``.
 
@@ -286,6 +302,7 @@ class AgentPolicy:
         choices: Size of the action space it learnt with.
         attributor: As in training.
         name: What tables call it.
+        size: Length of the observation that it learnt with, if that is known.
         signals: As in training.
     """
 
@@ -297,14 +314,20 @@ class AgentPolicy:
         choices: int = CHOICES,
         attributor: Attributor | None = None,
         name: str = "agent",
+        size: int | None = None,
         *,
         signals: bool = False,
     ) -> None:
-        self.choose, self.name = choose, name
+        self.choose, self.name, self.size = choose, name, size
         self._candidates = Candidates(attributor, choices, signals=signals)
 
     def decide(self, seen: Decision) -> Plan | None:
-        """The plan of the choice; None waits or keeps."""
+        """The plan of the choice; None waits or keeps.
+
+        Raises:
+            ModelFitError: If the decision is of a cluster with another number of domains than it learnt in.
+        """
+        check_size(self.name, self.size, self._candidates.size(len(seen.free_devices)))
         plans = candidate_plans(seen, self._candidates.choices - 1)
         allowed = np.zeros(self._candidates.choices, dtype=np.bool_)
         allowed[: len(plans) + 1] = True
@@ -326,7 +349,9 @@ class SB3Policy(AgentPolicy):
     def __init__(
         self, model: Any, attributor: Attributor | None = None, name: str = "sb3", *, signals: bool = False
     ) -> None:
-        super().__init__(self._predict, int(model.action_space.n), attributor, name, signals=signals)
+        shape = getattr(getattr(model, "observation_space", None), "shape", None)
+        size = shape[0] if shape is not None and len(shape) == 1 else None
+        super().__init__(self._predict, int(model.action_space.n), attributor, name, size, signals=signals)
         self.model = model
         self._masks = "action_masks" in signature(model.predict).parameters
 

@@ -23,6 +23,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
+from attribution_sched.errors import ModelFitError, problem
 from attribution_sched.scheduler.candidate_env import CHOICES, Candidates, candidate_plans
 from attribution_sched.types import Attributor, BoolArray, Float32Array
 
@@ -42,6 +43,9 @@ class Game(Protocol):
 
     agents: tuple[str, ...]
     """Names of all agents."""
+
+    domains: int
+    """Of the cluster that it is played in."""
 
     @property
     def size(self) -> int:
@@ -160,7 +164,15 @@ class AgentsPolicy:
         self.game, self.choose, self.name = game, choose, name
 
     def decide(self, seen: Decision) -> Plan | None:
-        """What the agents come to; None waits or keeps."""
+        """What the agents come to; None waits or keeps.
+
+        Raises:
+            ModelFitError: If the decision is of a cluster with another number of domains than the game.
+        """
+        shown_domains = len(seen.free_devices)
+        if shown_domains != self.game.domains:
+            rule = f"{self.name} have learnt in a cluster of {self.game.domains}"
+            raise ModelFitError(problem("domains", shown_domains, rule, "Use the preset that they were trained on"))
         dialogue = self.game.ask(seen, candidate_plans(seen, MOST))
         try:
             shown = next(dialogue)

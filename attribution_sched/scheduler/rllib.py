@@ -182,6 +182,7 @@ def trained(algorithm: Any, game: Game | None = None, attributor: Attributor | N
     if game is None:
         module = algorithm.get_module()
         choose, choices = _Greedy({"": module}), int(module.action_space.n)
-        return AgentPolicy(lambda seen, _: choose("", seen), choices, attributor, name)
+        size = int(module.observation_space.shape[0])
+        return AgentPolicy(lambda seen, _: choose("", seen), choices, attributor, name, size)
     choose = _Greedy({each: algorithm.get_module(each) for each in {module_of(agent) for agent in game.agents}})
     return AgentsPolicy(game, lambda agent, seen: choose(module_of(agent), seen), name)

@@ -12,6 +12,7 @@ from attribution_sched.cluster.fork import (
     Choose,
     Devices,
     Follow,
+    Hold,
     Link,
     Price,
     PriorBeliefs,
@@ -235,3 +236,56 @@ def test_bad_input_is_one_clear_error_each(moment, rule, beliefs):
     links[0, 1, 0, 1] = np.nan
     with pytest.raises(SettingsError, match=r"state\.links"):
         fork(replace(moment, state=moment.state._replace(links=links)), [Wait()], 1, 1.0, rule, 0, beliefs=beliefs)
+
+
+@pytest.mark.parametrize("futures", [0, -3, 1.5, float("nan"), True, (), "8"])
+def test_no_futures_are_no_answer(moment, rule, beliefs, futures):
+    with pytest.raises(SettingsError, match=r"futures = .*must be an integer >= 1"):
+        fork(moment, [Wait()], futures, 1.0, rule, 0, beliefs=beliefs)
+
+
+def test_a_change_that_is_none_and_numbers_that_are_none_are_refused(moment, rule, beliefs):
+    """They were played as if nothing had changed."""
+    slot = waiting(moment)
+    for change, match in (
+        ("wait", r"change = 'wait': must be one of Choose, .*Follow"),
+        (Hold(slot, float("nan")), "hold hours = nan"),
+        (Hold(slot, -1.0), "hold hours = -1"),
+        (Hold("finished-long-ago", 1.0), "neither waits nor runs"),
+        (Price(energy_usd_per_kwh=float("inf")), "energy_usd_per_kwh"),
+        (Price(carbon_usd_per_kg=-0.1), "carbon_usd_per_kg"),
+        (Price(traffic_factor=float("nan")), "traffic_factor"),
+    ):
+        with pytest.raises((SettingsError, PlanError), match=match):
+            fork(moment, [change], 1, 1.0, rule, 0, beliefs=beliefs)
+
+
+def test_a_follower_that_raises_is_named_wherever_it_is_asked(moment, rule, beliefs):
+    class Lost(RuleFollower):
+        name = "lost"
+
+        def __init__(self):
+            """Knows nothing."""
+
+        def elsewhere(self, world):
+            raise KeyError("where?")
+
+    class Undecided:
+        name = "undecided"
+
+        def decide(self, seen):
+            raise ZeroDivisionError("by nought")
+
+    with pytest.raises(SettingsError, match=r"follower = 'lost': failed while it was asked about .*where\?"):
+        fork(moment, [Devices(0, 1)], 1, 1.0, Lost(), 0, beliefs=beliefs, unchanged=False)
+    asked = PolicyFollower(Undecided(), rule, engine_at())
+    with pytest.raises(SettingsError, match=r"follower = 'undecided': failed while it played copies on: .*by nought"):
+        fork(moment, [Follow(asked)], 1, 1.0, rule, 0, beliefs=beliefs)
+
+
+@pytest.mark.parametrize("name", ["tasks", "links", "loads", "clock"])
+def test_a_state_that_is_no_number_is_not_played_on(moment, rule, beliefs, name):
+    held = getattr(moment.state, name).copy()
+    held[0].flat[1] = np.nan
+    with pytest.raises(SettingsError, match=rf"state\.{name}\[.*\] = nan: must be a number"):
+        fork(replace(moment, state=moment.state._replace(**{name: held})), [Wait()], 1, 1.0, rule, 0, beliefs=beliefs)

@@ -15,6 +15,7 @@ from attribution_sched.cluster.engine.engine import decode
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.plan import PRECISION, PlanBatch
+from attribution_sched.cluster.signals import Series
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, TaskKind, World
 from attribution_sched.errors import PlanError, SettingsError
@@ -347,6 +348,28 @@ def test_without_arrivals_the_limit_is_zero():
 def test_worlds_that_it_cannot_bound_are_refused(changes, field):
     with pytest.raises(SettingsError, match=field):
         episode_limit(small_world(0, **changes), 0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "domain", "reward", "field"),
+    [
+        ({"cap_levels": (0.75, 0.5)}, {}, {}, "cap_levels"),
+        (
+            {}, {"carbon": Series.hourly([300.0, 100.0]), "carbon_g_per_kwh": 200.0}, {"carbon_usd_per_kg": 0.1},
+            r"domains\.carbon",
+        ),
+        (
+            {}, {"electricity": Series.hourly([0.2, 0.1])}, {"energy_usd_per_kwh": 0.1},
+            r"domains\.electricity",
+        ),
+    ],
+)  # fmt: skip
+def test_caps_and_prices_that_change_are_refused(cluster, domain, reward, field):
+    """A policy that caps a task, or waits for a cheaper hour, could earn more than a bound that knows neither."""
+    world = small_world(0, reward=Reward(**reward))
+    domains = tuple(replace(each, **domain) for each in world.cluster.domains)
+    with pytest.raises(SettingsError, match=field):
+        episode_limit(replace(world, cluster=replace(world.cluster, domains=domains, **cluster)), 0)
 
 
 def test_too_many_plans_are_refused_with_the_limit():

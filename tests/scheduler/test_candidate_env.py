@@ -1,6 +1,7 @@
 """Environments whose actions are candidate plans: masks that hold, learners that play and are explained."""
 
 import warnings
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -10,8 +11,9 @@ from gymnasium.utils.env_checker import check_env
 import attribution_sched.registration  # noqa: F401
 from attribution_sched.arena import evaluate
 from attribution_sched.config import load_settings
+from attribution_sched.errors import ModelFitError, PlanError
 from attribution_sched.registration import PLANS
-from attribution_sched.scheduler.candidate_env import AHEAD_S, AgentPolicy, CandidateEnv, SB3Policy
+from attribution_sched.scheduler.candidate_env import AHEAD_S, AgentPolicy, CandidateCluster, CandidateEnv, SB3Policy
 from attribution_sched.scheduler.episode import play
 
 from .test_pairing import crowded
@@ -81,6 +83,23 @@ def test_plans_beside_neighbours_are_among_the_choices():
     assert shared > 5
 
 
+def test_a_reading_that_is_missing_is_no_reading_of_nought():
+    """NaN was shown to learners as 0."""
+    cluster = CandidateCluster(load_settings("testbed").build_world())
+    cluster.reset(0)
+    seen, _ = cluster.look()
+    policy = AgentPolicy(lambda shown, allowed: 0)
+    policy.decide(seen)
+    for changed in (
+        {"observed": np.full_like(seen.observed, np.nan)},
+        {"steps_left": float("nan")},
+        {"samples_per_s": float("nan")},
+        {"free_devices": seen.free_devices * np.nan},
+    ):
+        with pytest.raises(PlanError, match=f"{next(iter(changed))}.* = nan: must be finite"):
+            policy.decide(replace(seen, **changed))
+
+
 def test_a_learner_of_another_library_plays_in_the_arena_and_is_explained():
     sb3_contrib = pytest.importorskip("sb3_contrib")
     import torch
@@ -94,6 +113,10 @@ def test_a_learner_of_another_library_plays_in_the_arena_and_is_explained():
     assert {record.policy for record in found.records} == {"sb3", "fcfs"}
     assert all(record.summary.refused_plans == 0 for record in found.records)
 
+    cluster = CandidateCluster(load_settings("cross-domain").build_world())
+    cluster.reset(0)
+    with pytest.raises(ModelFitError, match=r"observation size = 215: sb3 has learnt with 152 numbers"):
+        SB3Policy(model).decide(cluster.look()[0])
     from attribution_sched import System
 
     with System(settings, policy=SB3Policy(model), explain=True) as system:

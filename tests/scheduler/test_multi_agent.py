@@ -5,6 +5,7 @@ import pytest
 
 from attribution_sched.arena import evaluate
 from attribution_sched.config import load_settings
+from attribution_sched.errors import ModelFitError
 from attribution_sched.scheduler.candidate_env import PLAN_FEATURES, CandidateCluster
 from attribution_sched.scheduler.multi_agent import GAMES, MOST, AgentsPolicy, DomainAgents, TwoLevels
 
@@ -92,6 +93,13 @@ def test_the_lower_agent_chooses_within_the_upper_ones_domains_and_may_not_wait(
     assert not mask(game, asked[1]["lower"])[0]
     waits, asked = run(game, game.ask(seen, plans), lambda *_: 0)
     assert waits is None and len(asked) == 1
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_agents_of_another_cluster_are_told_so(name, decisions):
+    policy = AgentsPolicy(GAMES[name](1), lambda *_: 0, "mine")
+    with pytest.raises(ModelFitError, match=r"domains = 4: mine have learnt in a cluster of 1"):
+        policy.decide(decisions[0][0])
 
 
 @pytest.mark.parametrize("name", GAMES)

@@ -363,7 +363,7 @@ class HiPpo:
         if sharing:
             self.partners.learn(view)
             if view.replanning or not (np.asarray(view.free_devices) > 0).any():
-                return self._share(view, began, timings)
+                return self._share(view, began, timings, others)
         elif not (np.asarray(view.free_devices) > 0).any():
             return self._done(None, view.slot, "waits", began, timings, 0.0)
         if self.wishes is not None:
@@ -389,8 +389,8 @@ class HiPpo:
         experience: Experience | None = None
         if self.learnt.ranker is not None:
             slot, plan, source, experience = self._rank(view, planner, decisions, slot, plan, source)
-        thought, reason = self._think(view, planner, decisions, slot, plan), ""
-        plan = self._capped(view, planner, slot, plan) if thought is None else thought.options[0].plan
+        thought, reason = self._think(view, planner, decisions, slot, plan, others), ""
+        plan = self._capped(view, planner, slot, plan, others) if thought is None else thought.options[0].plan
         if thought is not None and thought.chosen:
             better = thought.options[thought.chosen]
             slot, plan, source = better.slot, better.plan, "thinking"
@@ -409,7 +409,7 @@ class HiPpo:
         found = self.partners.propose(view)
         return (view.slot, None, "waits") if found is None else (*found, "partner")
 
-    def _share(self, view: Decision, began: float, timings: dict[str, float]) -> Coordination:
+    def _share(self, view: Decision, began: float, timings: dict[str, float], waiting: int) -> Coordination:
         """Decide where devices can only be shared, or whether a task that shares gets devices of its own."""
         slot, plan, source = view.slot, None, "keeps"
         if not view.replanning:
@@ -426,7 +426,7 @@ class HiPpo:
         if self.think is not None and view.moment is not None and not view.backlog:
             own = Option(slot, plan)
             listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
-            listed = self._with_caps(view, planner, listed)
+            listed = self._with_caps(view, planner, listed, waiting)
             if len(listed) > 1:
                 thinker = self.thinker()
                 table = self.partners.table(view, view.moment.world)
@@ -436,7 +436,7 @@ class HiPpo:
                     slot, plan = thought.options[thought.chosen].slot, thought.options[thought.chosen].plan
                     slot, source = (view.slot if plan is None else slot), "thinking"
         if thought is None:
-            plan = self._capped(view, planner, slot, plan)
+            plan = self._capped(view, planner, slot, plan, waiting)
         if plan is not None:
             self.partners.asked(view, slot, plan)
         done = self._done(plan, slot, source, began, timings, 0.0)
@@ -489,7 +489,7 @@ class HiPpo:
                 # Another goes first, whatever a search makes of its plan.
                 continue
             slot, plan, _ = self._agree(view, planner, one, walked, _others(view), math.inf, at)
-            found[row] = self._capped(view, planner, slot, plan) if slot == view.slot else None
+            found[row] = self._capped(view, planner, slot, plan, _others(view)) if slot == view.slot else None
         return found
 
     def _ranked_again(self, view: Decision, planner: Planner, ahead_gbps: FloatArray) -> Plan | None:
@@ -499,7 +499,7 @@ class HiPpo:
         decoded = self._decode(view, planner, decisions, {"upper": 0.0, "lower": 0.0})
         settled = self._agree(view, planner, decisions, decoded, _others(view), math.inf)
         slot, plan, _, _ = self._rank(view, planner, decisions, *settled)
-        return self._capped(view, planner, slot, plan) if slot == view.slot else None
+        return self._capped(view, planner, slot, plan, _others(view)) if slot == view.slot else None
 
     def _decode_each(self, views: Sequence[Decision], planner: Planner, decisions: Decisions) -> Decoded:
         """What the agents propose in situations of one decision, each told by its own view."""
@@ -536,7 +536,7 @@ class HiPpo:
         return thinker.follower(planner, view.moment.world), thinker.beliefs(view.moment.world, planner)
 
     def _think(
-        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, others: int
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
         if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
@@ -559,11 +559,14 @@ class HiPpo:
             pairs = self.partners.table(view, view.moment.world)
         if not (self.waits or view.replanning):
             listed = [each for at, each in enumerate(listed) if at == 0 or each.plan is not None]
-        listed = self._with_caps(view, planner, listed)
+        listed = self._with_caps(view, planner, listed, others)
         return thinker.compare(view, planner, listed, decision_seed(view), pairs) if len(listed) > 1 else None
 
-    def _capped(self, view: Decision, planner: Planner, slot: int, plan: Plan | None) -> Plan | None:
-        """The lower agent's last choice: the power caps of a plan's segments, by which it is worth most."""
+    def _capped(self, view: Decision, planner: Planner, slot: int, plan: Plan | None, others: int) -> Plan | None:
+        """The lower agent's last choice: the power caps of a plan's segments, by which it is worth most.
+
+        Others that wait are told: a view of one task alone does not show them.
+        """
         task = known_tasks(view).get(slot)
         if plan is None or task is None or not view.cost.cluster.cap_levels or not self.caps:
             return plan
@@ -575,15 +578,15 @@ class HiPpo:
             working = min(1.0, max(working, LEAST_WORKING))
         return capped(
             view, plan, task, factors=self._believed(view, planner, slot), working=working,
-            pressure=_queue_pressure(view, _others(view)),
+            pressure=_queue_pressure(view, others),
         )  # fmt: skip
 
-    def _with_caps(self, view: Decision, planner: Planner, listed: list[Option]) -> list[Option]:
+    def _with_caps(self, view: Decision, planner: Planner, listed: list[Option], others: int) -> list[Option]:
         """The same choices, each with its caps; beside the own one the same plan with none and with the next lower."""
         levels = len(view.cost.cluster.cap_levels) if self.caps else 0
         if not levels:
             return listed
-        found = [replace(each, plan=self._capped(view, planner, each.slot, each.plan)) for each in listed]
+        found = [replace(each, plan=self._capped(view, planner, each.slot, each.plan, others)) for each in listed]
         own = found[0]
         if own.plan is not None and own.later is None:
             lower = min(levels, 1 + max(segment.cap for segment in own.plan.segments))

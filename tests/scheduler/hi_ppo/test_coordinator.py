@@ -83,6 +83,29 @@ def test_bad_views_are_refused():
         policy(attributor=lambda counters: np.zeros((1, 3))).decide(seen)
 
 
+@pytest.mark.parametrize("name", ["hi-ppo[quick]", "hi-ppo", "rule", "rule+fork"])
+def test_what_is_no_number_and_what_is_of_another_preset_is_refused(name):
+    """NaN devices, baselines and paces were decided on as if they had been read."""
+    asked, seen = make_policy(name), view(worlds.begun(worlds.worlds()["equal"], 1, 2))
+    other = view(worlds.begun(load_settings("testbed").build_world(), 1, 2))
+    nan = float("nan")
+    for changed, match in (
+        ({"free_devices": np.array([nan, 4.0, 4.0])}, r"free_devices\[0\] = nan: must be finite"),
+        ({"base_step_s": np.full_like(seen.base_step_s, nan)}, "base_step_s"),
+        ({"base_cost_usd": np.full_like(seen.base_cost_usd, nan)}, "base_cost_usd"),
+        ({"samples_per_s": nan, "queue": ()}, "samples_per_s = nan"),
+        ({"queue": tuple(replace(task, samples_per_s=nan) for task in seen.queue)}, "samples_per_s of task"),
+        ({"bandwidth_gbps": seen.bandwidth_gbps * nan}, "nan"),
+        ({"steps_left": nan, "queue": tuple(replace(task, steps_left=nan) for task in seen.queue)}, "nan"),
+        ({"free_devices": other.free_devices}, "free_devices.shape"),
+        ({"observed": other.observed}, "observed.shape"),
+        ({"moment": other.moment}, "another cluster"),
+    ):
+        with pytest.raises(PlanError, match=match):
+            asked.decide(replace(seen, **changed))
+    assert asked.decide(seen) is None or asked.decide(seen).segments
+
+
 def test_tables_are_kept_from_episode_to_episode_and_not_mixed_up():
     asked = policy()
     first, again = (view(worlds.begun(worlds.worlds()["equal"], 1, seed)) for seed in (1, 2))
