@@ -9,7 +9,7 @@
     5: execute a_t in the simulator or the cluster                                       coordinator.py
     6: observe T_step, U_k, C_comm
     7: compute R = w₁·R_eff + w₂·R_util − w₃·R_cost
-    8: update both policies
+    8: update both policies                                                      policy_search.py, then fork_ppo.py
 
     s_high   free devices, next release, hour, tasks that wait (hours as believed by attributions and pace, waited)
     a_high   wait | (task, domain) | (task, domains and cuts) | move a running task. Which task of several that no
@@ -28,11 +28,15 @@ Candidates are what both agents settled on (after a local search of the details)
 of either (another task, nothing, another domain, fewer or more devices, another cut, one more replica), the best cut
 over every set of domains, and partners (thinking.py, candidates.py; planning.domain_orders.best_by_domains).
 
-So both levels serve the one R, and line 8 can be about whole days of it. The step of line 8 is not a gradient of single
-choices: returns of days differ by 41, one choice's by 2, and a fork of 30,000 decisions held nothing that held on other
-days. It moves the numbers of both agents by how groups of them did on the same days
-(:mod:`~attribution_sched.scheduler.hi_ppo.policy_search`). Steps that do not help on days of their own are undone. PPO
-with the fork as its advantage is the second phase of training (fork_ppo.py) and is kept only where it gains.
+So both levels serve the one R, and line 8 can be about whole days of it, in two phases. First, the numbers of both
+agents move by how groups of them did on the same days (:mod:`~attribution_sched.scheduler.hi_ppo.policy_search`): days
+differ by 41, one choice by 2, and what all have in common cancels. Then PPO, clipped, with the fork as its advantage
+(:mod:`~attribution_sched.scheduler.hi_ppo.fork_ppo`): all candidates of a decision are played on under the same futures,
+
+    Â_high(g) = Q(g) − Σ π_high·Q,   Â_low(a) = Q(a) − Q(g),
+
+and a ranker over the candidates learns from it; its log-odds take the place of the agents' in π'. What does not help on
+days of its own is undone.
 """
 
 from __future__ import annotations
