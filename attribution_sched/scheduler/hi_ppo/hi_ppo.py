@@ -31,7 +31,7 @@ over every set of domains, and partners (thinking.py, candidates.py; planning.do
 So both levels serve the one R, and line 8 can be about whole days of it, in two phases. First, the numbers of both
 agents move by how groups of them did on the same days (:mod:`~attribution_sched.scheduler.hi_ppo.policy_search`): days
 differ by 41, one choice by 2, and what all have in common cancels. Then PPO, clipped, with the fork as its advantage
-(:mod:`~attribution_sched.scheduler.hi_ppo.fork_ppo`): all candidates of a decision are played on under the same futures,
+(:mod:`~attribution_sched.scheduler.hi_ppo.fork_ppo`): a decision's candidates are played on under the same futures,
 
     Â_high(g) = Q(g) − Σ π_high·Q,   Â_low(a) = Q(a) − Q(g),
 
