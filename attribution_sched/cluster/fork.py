@@ -1290,7 +1290,7 @@ def _check(moment: Moment, futures: int | Sequence[int], hours: float) -> None:
         raise SettingsError(problem("state", moment.now_s, "its episode is over", "Fork an earlier moment"))
 
 
-def _check_change(change: Change) -> None:
+def _check_change(change: object) -> None:
     """Refuse what is no change, and hours and prices that are no numbers."""
     if not isinstance(change, Change):
         names = ", ".join(each.__name__ for each in get_args(Change))

@@ -171,7 +171,8 @@ def best_levels(judge: Judge, plan: Plan) -> list[int]:
         tried[:, :count, CAP] = every
         worths = judge.worths(tried, count)
         at = int(worths.argmax())
-        return every[at if worths[at] > worths[0] + LEAST_GAIN else 0].tolist()
+        chosen: list[int] = every[at if worths[at] > worths[0] + LEAST_GAIN else 0].tolist()
+        return chosen
     for turn in range(ROUNDS + 1):
         tried = _changes(rows[0], count, levels) if turn else rows
         worths = judge.worths(tried, count)

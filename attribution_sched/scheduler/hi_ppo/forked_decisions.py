@@ -85,7 +85,7 @@ class ForkingHiPpo(HiPpo):
         self.rows: list[tuple[Described, FloatArray, FloatArray]] = []
 
     def _think(
-        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, others: int
     ) -> Thought | None:
         listed = self.listed(view, planner, decisions, slot, plan)
         if len(listed) > 1:
