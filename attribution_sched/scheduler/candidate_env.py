@@ -12,6 +12,9 @@ R_eff, R_util, R_cost, share of devices, domains used, whether it shares, and wh
 ``signals=True`` (``gym.make(…, signals=True)``) also, of every domain, its carbon intensity and its price of
 electricity: now, what is forecast six hours ahead, and the forecast's error (kg and USD per kWh).
 
+Waiting is always a choice, as for every policy. ``waits=False`` forbids it where a waiting task could be placed: then
+masked random actions place it.
+
 Reward, start and end are those of the world (see :mod:`attribution_sched.cluster.env`). ``action_masks()`` is what
 sb3-contrib's MaskablePPO asks for; ``info["action_mask"]`` has the same.
 """
@@ -19,7 +22,7 @@ sb3-contrib's MaskablePPO asks for; ``info["action_mask"]`` has the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple
 
@@ -212,6 +215,14 @@ class CandidateCluster:
         return Step(float(rewards[0]), terms[0], bool(state.outcome[0, st.D_CODE] > 0), bool(state.event[0, st.DONE]))
 
 
+def allowed_choices(choices: int, plans: Sequence[Plan], *, waits: bool) -> BoolArray:
+    """The mask ``(choices,)``: waiting or keeping, unless a waiting task could be placed and must be; and the plans."""
+    allowed = np.zeros(choices, dtype=np.bool_)
+    allowed[: len(plans) + 1] = True
+    allowed[0] = waits or not plans
+    return allowed
+
+
 class Step(NamedTuple):
     """What came of one decision.
 
@@ -236,13 +247,21 @@ class CandidateEnv(gym.Env[Float32Array, Any]):
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
         choices: Size of the action space.
         signals: Whether observations have carbon and prices of electricity.
+        waits: Whether a task may be left waiting where it could be placed.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(
-        self, world: World, attributor: Attributor | None = None, choices: int = CHOICES, *, signals: bool = False
+        self,
+        world: World,
+        attributor: Attributor | None = None,
+        choices: int = CHOICES,
+        *,
+        signals: bool = False,
+        waits: bool = True,
     ) -> None:
+        self.waits = waits
         self.cluster = CandidateCluster(world, choices - 1)
         self.candidates = Candidates(attributor, choices, signals=signals)
         size = self.candidates.size(len(world.cluster))
@@ -268,13 +287,13 @@ class CandidateEnv(gym.Env[Float32Array, Any]):
         return seen, done.reward, False, done.done, self._info() | {"placed": done.placed, "reward_terms": done.terms}
 
     def action_masks(self) -> BoolArray:
-        """Choices that the cluster would carry out now, shape ``(choices,)``; waiting always is one."""
+        """Choices that the cluster would carry out now, shape ``(choices,)``; there always is one."""
         return self._allowed.copy()
 
     def _look(self) -> Float32Array:
         seen, self._plans = self.cluster.look()
-        self._allowed[:] = False
-        self._allowed[: len(self._plans) + 1] = True
+        may_wait = self.waits or (seen is not None and seen.replanning)
+        self._allowed = allowed_choices(self.candidates.choices, self._plans, waits=may_wait)
         if seen is None:
             return np.zeros(self.observation_space.shape or (0,), dtype=np.float32)
         return self.candidates.observe(seen, self._plans, self._allowed)
@@ -304,6 +323,7 @@ class AgentPolicy:
         name: What tables call it.
         size: Length of the observation that it learnt with, if that is known.
         signals: As in training.
+        waits: As in training.
     """
 
     pairs, plays_copies = True, False
@@ -317,8 +337,9 @@ class AgentPolicy:
         size: int | None = None,
         *,
         signals: bool = False,
+        waits: bool = True,
     ) -> None:
-        self.choose, self.name, self.size = choose, name, size
+        self.choose, self.name, self.size, self.waits = choose, name, size, waits
         self._candidates = Candidates(attributor, choices, signals=signals)
 
     def decide(self, seen: Decision) -> Plan | None:
@@ -329,8 +350,7 @@ class AgentPolicy:
         """
         check_size(self.name, self.size, self._candidates.size(len(seen.free_devices)))
         plans = candidate_plans(seen, self._candidates.choices - 1)
-        allowed = np.zeros(self._candidates.choices, dtype=np.bool_)
-        allowed[: len(plans) + 1] = True
+        allowed = allowed_choices(self._candidates.choices, plans, waits=self.waits or seen.replanning)
         at = int(self.choose(self._candidates.observe(seen, plans, allowed), allowed))
         return plans[at - 1] if 0 < at <= len(plans) else None
 
@@ -344,14 +364,21 @@ class SB3Policy(AgentPolicy):
         attributor: As in training.
         name: What tables call it.
         signals: As in training.
+        waits: As in training.
     """
 
     def __init__(
-        self, model: Any, attributor: Attributor | None = None, name: str = "sb3", *, signals: bool = False
+        self,
+        model: Any,
+        attributor: Attributor | None = None,
+        name: str = "sb3",
+        *,
+        signals: bool = False,
+        waits: bool = True,
     ) -> None:
         shape = getattr(getattr(model, "observation_space", None), "shape", None)
         size = shape[0] if shape is not None and len(shape) == 1 else None
-        super().__init__(self._predict, int(model.action_space.n), attributor, name, size, signals=signals)
+        super().__init__(self._predict, int(model.action_space.n), attributor, name, size, signals=signals, waits=waits)
         self.model = model
         self._masks = "action_masks" in signature(model.predict).parameters
 

@@ -24,8 +24,8 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.scheduler.candidate_env import CHOICES, Candidates, candidate_plans
-from attribution_sched.types import Attributor, BoolArray, Float32Array
+from attribution_sched.scheduler.candidate_env import CHOICES, Candidates, allowed_choices, candidate_plans
+from attribution_sched.types import Attributor, Float32Array
 
 MOST = 63
 """Plans that a decision is searched for; agents share them out."""
@@ -55,12 +55,6 @@ class Game(Protocol):
     def ask(self, seen: Decision, plans: list[Plan]) -> Dialogue:
         """Ask the agents about a decision."""
         ...
-
-
-def _allowed(choices: int, plans: int) -> BoolArray:
-    mask = np.zeros(choices, dtype=np.bool_)
-    mask[: plans + 1] = True
-    return mask
 
 
 class DomainAgents:
@@ -95,7 +89,7 @@ class DomainAgents:
         for agent, own in offers.items():
             which = np.zeros(self.domains, dtype=np.float32)
             which[self.agents.index(agent)] = 1.0
-            seen_by = self._candidates.observe(seen, own, _allowed(self.choices, len(own)))
+            seen_by = self._candidates.observe(seen, own, allowed_choices(self.choices, own, waits=True))
             shown[agent] = np.concatenate([which, seen_by])
         actions = yield shown
         taken = [own[actions[agent] - 1] for agent, own in offers.items() if 0 < actions.get(agent, 0) <= len(own)]
@@ -134,11 +128,13 @@ class TwoLevels:
             return None
         # A group is shown as the best of its plans: candidates come best first.
         best = [group[0] for group in groups]
-        upper = (yield {"upper": self._candidates.observe(seen, best, _allowed(self.choices, len(best)))})["upper"]
+        upper = (
+            yield {"upper": self._candidates.observe(seen, best, allowed_choices(self.choices, best, waits=True))}
+        )["upper"]
         if not 0 < upper <= len(groups):
             return None
         inside = groups[upper - 1][: self.choices - 1]
-        mask = _allowed(self.choices, len(inside))
+        mask = allowed_choices(self.choices, inside, waits=True)
         # Waiting was the upper agent's to choose.
         mask[0] = False
         lower = (yield {"lower": self._candidates.observe(seen, inside, mask)})["lower"]

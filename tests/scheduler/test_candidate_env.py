@@ -46,6 +46,22 @@ def test_what_the_mask_allows_is_carried_out(name):
 
 
 @pytest.mark.parametrize("name", PLANS)
+def test_masked_random_actions_place_what_fits_where_waiting_is_no_choice(name):
+    env = gym.make(name, preset=small(PLANS[name]), waits=False).unwrapped
+    rng = np.random.default_rng(0)
+    _, info = env.reset(seed=0)
+    must = placed = 0
+    for _ in range(120):
+        allowed = np.flatnonzero(info["action_mask"])
+        fits = allowed[0] > 0
+        _, _, _, over, info = env.step(int(rng.choice(allowed)))
+        must, placed = must + fits, placed + (fits and info["placed"])
+        if over:
+            _, info = env.reset()
+    assert must > 10 and placed >= 0.95 * must
+
+
+@pytest.mark.parametrize("name", PLANS)
 def test_the_checker_has_nothing_to_say(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
