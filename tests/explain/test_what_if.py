@@ -146,3 +146,12 @@ def test_tasks_here_now_are_told_by_how_much_they_move(system):
     assert first.task in said and f"in {100.0 * first.share:.0f} % of futures" in said
     assert ("ends" in said) and said.count(" (in ") == min(5, len(told.shifts))
     assert told.say_shifts("zh").startswith("现有任务：")
+
+
+def test_more_devices_under_the_same_power_budget_are_told_with_it():
+    """They may do less: the boards draw no more together than before."""
+    with System("testbed", "rule", seed=3) as system:
+        system.schedule_next_task()
+        words = [system.what_if(add=f"{n}@node-0", futures=2, hours=0.2)[0].change for n in (2, -1)]
+    assert words[0] == "+2 A100-40 in node-0 (its power budget still 1,600 W)"
+    assert "功率预算仍为 1,600 W" in words[0].say("zh") and "budget" not in words[1]

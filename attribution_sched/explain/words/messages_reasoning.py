@@ -565,6 +565,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "what_if.r_cost": ("R_cost", "R_cost"),
     "what_if.change.link": ("link {link} × {factor}", "链路 {link} × {factor}"),
     "what_if.change.devices": ("{count} {gpu} in {domain}", "{domain} 的 {gpu} {count} 块"),
+    "what_if.change.devices_budget": (
+        "{count} {gpu} in {domain} (its power budget still {watts} W)",
+        "{domain} 的 {gpu} {count} 块（功率预算仍为 {watts} W）",
+    ),
     "what_if.change.lose": ("{domain} gone", "{domain} 下线"),
     "what_if.change.carbon": ("carbon at {price} USD/t", "碳价为 {price} 美元/吨"),
     "what_if.change.energy": ("energy at {price} USD/kWh", "电价为 {price} 美元/千瓦时"),
