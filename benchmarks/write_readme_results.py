@@ -173,8 +173,8 @@ ROWS = (
         "results_explain.md",
         (
             rf"of (?P<answers>{N}) answers, acting on them started the job in (?P<done>{N}) of (?P<named>{N}) cases "
-            rf"\((?P<percent>{N}) %\)\*\*; advice (?P<followed>{N}) of (?P<advised>{N}); (?P<wrong>{N}) contradictions on "
-            rf"days of (?P<decisions>{N}) decisions",
+            rf"\((?P<percent>{N}) %\)\*\*; advice (?P<followed>{N}) of (?P<advised>{N}); (?P<wrong>{N}) "
+            rf"contradictions on days of (?P<decisions>{N}) decisions",
         ),
         "python benchmarks/why_waiting.py",
     ),
