@@ -257,15 +257,12 @@ def scores(rows: list[dict[str, Any]]) -> str:
         f"  the measurement against its own repetition: {correlation(everyone, together[:, 0], together[:, 1]):.2f}",
         f"  median error of the summed speed: {np.median(np.abs(predicted - seen)):.2f}",
     ]
-    by = dict.fromkeys(names, (0.0, 0.0))
+    by = {name: (0.0, list[float]()) for name in names}
     for i, row in enumerate(rows):
         for side, name in enumerate((row["first"], row["second"])):
-            by[name] = (
-                float(demand[i, side, memory]),
-                by[name][1] + float(speeds[i, :, side].mean()) / (len(names) + 1),
-            )
+            by[name] = (float(demand[i, side, memory]), [*by[name][1], float(speeds[i, :, side].mean())])
     lines += [
-        f"    {name:28} memory demand {d:.2f}   mean speed beside the others {s:.2f}"
+        f"    {name:28} memory demand {d:.2f}   mean speed beside the others {np.mean(s):.2f}"
         for name, (d, s) in sorted(by.items(), key=lambda each: -each[1][0])
     ]
     return "\n".join(lines)

@@ -23,6 +23,7 @@ SECTIONS = (
     ("precision_speedups.py", "Mixed-precision gain per family"),
     ("pair_law.py", "Two jobs on one GPU"),
     ("pair_trials.py", "Two jobs whose families nobody measured"),
+    ("real_pairs.py --table", "Real nets side by side on this machine"),
     ("simulator_agreement.py", "Event simulator against the batched engine"),
     ("env_throughput.py", "Throughput of the batched environment"),
     ("openb.py --policies random;best-fit;fgd;ours", "Alibaba's openb cluster by FGD's definition"),
