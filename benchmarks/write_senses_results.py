@@ -1,7 +1,8 @@
 """Write the tables of ``docs/results_senses.md`` from the days that were played; words around them stay.
 
-attribution-sched bench senses cross-domain --only rule --output arena/senses    # plays what is missing
-python benchmarks/write_senses_results.py                                        # plays nothing
+attribution-sched bench senses cross-domain --only rule --seed 3198000 --output arena/senses    # plays what is missing
+attribution-sched bench senses cross-domain --days 20 --seed 4710000 --output arena/senses
+python benchmarks/write_senses_results.py                                                       # plays nothing
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from attribution_sched.cli.senses import measure_senses
 
 TARGET = Path(__file__).parents[1] / "docs" / "results_senses.md"
 DAYS = Path("arena") / "senses"
-FIRST_SEED = 3_198_000
 
-SECTIONS = (("Models that no region holds", "cross-domain", "rule"),)
-"""Heading, preset and the arms that have been played on days enough."""
+SECTIONS = (
+    ("Models that no region holds, the rule", "cross-domain", "rule", 3_198_000),
+    ("Models that no region holds, the rule with the fork", "cross-domain", "", 4_710_000),
+)
+"""Heading, preset, the arms that have been played on days enough (all by default), and the first of these days."""
 
 
 def main() -> None:
     """Replace the first table of every section."""
     page = TARGET.read_text("utf-8")
-    for title, preset, only in SECTIONS:
-        told = measure_senses(preset, 100, "0.9", FIRST_SEED, -1.0, DAYS, only)
+    for title, preset, only, first_seed in SECTIONS:
+        told = measure_senses(preset, 100, "0.9", first_seed, -1.0, DAYS, only)
         head, body = re.split(rf"(?<=^## {title}$)", page, maxsplit=1, flags=re.MULTILINE)
         before, _, rest = body.partition("```text\n")
         after = rest.partition("\n```")[2]
