@@ -395,11 +395,11 @@ def _outcome(result: SchedulingResult) -> str:
 
 
 def _expected(outcome: OutcomeInfo) -> str:
-    """What was expected of the step, after what came of it."""
+    """What a nominal task of its kind was to take, after what came of it: attributions and pace are no part of it."""
     expected = outcome.predicted
     if expected is None or expected.step_s is None or expected.energy_j is None:
         return ""
-    return f"; expected {expected.step_s:.4g} s and {expected.energy_j:,.4g} J"
+    return f"; nominal for its kind {expected.step_s:.4g} s and {expected.energy_j:,.4g} J"
 
 
 def _reward(result: SchedulingResult) -> str:

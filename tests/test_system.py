@@ -271,5 +271,5 @@ def test_a_placement_says_what_was_expected_of_it_beside_what_came():
         assert 0.5 < expected.step_s / outcome.step_s < 2.0
         assert 0.5 < expected.energy_j / outcome.energy_j_per_step < 2.0
         assert expected.r_eff == pytest.approx(1.0 - expected.step_s / outcome.baseline_step_s)
-        assert f"expected {expected.step_s:.4g} s" in str(result)
+        assert f"nominal for its kind {expected.step_s:.4g} s" in str(result)
         assert result.to_dict()["outcome"]["predicted"]["step_s"] == expected.step_s
