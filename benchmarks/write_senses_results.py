@@ -2,6 +2,7 @@
 
 attribution-sched bench senses cross-domain --only rule --seed 3198000 --output arena/senses    # plays what is missing
 attribution-sched bench senses cross-domain --days 20 --seed 4710000 --output arena/senses
+attribution-sched bench senses shared --days 16 --seed 4720000 --output arena/senses
 python benchmarks/write_senses_results.py                                                       # plays nothing
 """
 
@@ -16,6 +17,7 @@ TARGET = Path(__file__).parents[1] / "docs" / "results_senses.md"
 DAYS = Path("arena") / "senses"
 
 SECTIONS = (
+    ("Tasks that share devices, the rule with the fork", "shared", "", 4_720_000),
     ("Models that no region holds, the rule", "cross-domain", "rule", 3_198_000),
     ("Models that no region holds, the rule with the fork", "cross-domain", "", 4_710_000),
 )

@@ -327,14 +327,14 @@ def crossing_arms(preset: str) -> Arms:
 def played(
     folder: Path, name: str, arms: dict[str, Callable[[int], EpisodeSummary]], seeds: range, cpu_s: float
 ) -> Any:
-    """Play what is missing, day by day and arm by arm, while time is left; arm → seed → figures."""
+    """Play what is missing, day by day and arm by arm, while time is left; arm → seed → figures of these seeds."""
     folder.mkdir(parents=True, exist_ok=True)
     path, began = folder / f"{name}.jsonl", time.process_time()
     days_of: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in arms}
     if path.exists():
         for line in path.read_text().splitlines():
             told = json.loads(line)
-            if told["arm"] in days_of:
+            if told["arm"] in days_of and told["seed"] in seeds:
                 days_of[told["arm"]][told["seed"]] = told
     for seed in seeds:
         for arm, run in arms.items():
@@ -377,7 +377,7 @@ def table(days_of: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
 def measure_senses(
     preset: str, days: int, load: str, seed: int, cpu_minutes: float, folder: Path, only: str = ""
 ) -> str:
-    """Play what is missing of so many days, and lay out all that was played so far.
+    """Play what is missing of so many days, and lay out all of them that was played so far.
 
     Args:
         preset: ``shared``, or one whose tasks are placed by the rule with the fork.
