@@ -375,8 +375,7 @@ def _learn_ranker(
             gain.append(with_it - without)
             done = (at + (day + 1) / how.judged) / len(how.worlds)
             show("judging", done, f"ranker {np.mean(gain):+.2f} a day, {name}")
-        half = float(1.96 * np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf
-        gains[name] = float(np.mean(gain)), half
+        gains[name] = float(np.mean(gain)), float(1.96 * np.std(gain, ddof=1) / np.sqrt(len(gain)))
     kept = helps(gains)
     seen = {name: {"gain": mean, "half_width": half} for name, (mean, half) in gains.items()}
     notes.write("ranker", 0, len(data), {"kept": float(kept), **seen})

@@ -18,6 +18,7 @@ Members = Annotated[int, Field(strict=True, ge=4, le=1_000), Why("each is played
 Futures = Annotated[int, Field(strict=True, ge=4, le=256), Why("each candidate of each decision meets all of them")]
 Passes = Annotated[int, Field(strict=True, ge=1, le=1_000), Why("more passes learn the noise")]
 Positive = Annotated[float, Field(strict=True, gt=0, le=1e3, allow_inf_nan=False), Why("it is a rate or a ratio")]
+Judged = Annotated[int, Field(strict=True, ge=2, le=1_000_000), Why("one day has no interval")]
 Worlds = Annotated[dict[Name, Count], Field(min_length=1, max_length=MOST_WORLDS), Why("all of them are built at once")]
 
 
@@ -62,8 +63,8 @@ class RankerSettings(Record):
         clip: ε of the clipped objective.
         temperature: At which policies are compared.
         lr: Learning rate.
-        judged: Held-out days of each of its worlds. It is kept if it gains beyond its interval somewhere, and loses
-            beyond it nowhere.
+        judged: Held-out days of each of its worlds, two at least. It is kept if it gains beyond its interval somewhere,
+            and loses beyond it nowhere.
     """
 
     worlds: Worlds = Field(default={"testbed": 40, "ou30": 40, "cross-domain": 40}, validate_default=True)
@@ -74,7 +75,7 @@ class RankerSettings(Record):
     clip: Positive = 0.2
     temperature: Positive = 4.0
     lr: Positive = 3.0e-3
-    judged: Count = 64
+    judged: Judged = 64
 
 
 class TrainingSettings(Record):

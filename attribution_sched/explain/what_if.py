@@ -371,12 +371,11 @@ def devices(view: Decision, what: str) -> tuple[Phrase, Change]:
     if count == 0:
         raise SettingsError(problem("devices", what, "changes nothing", "Write how many more, or fewer"))
     values = {"count": f"{count:+d}".replace("-", "−"), "gpu": domain.gpu.name, "domain": name}
+    words = Phrase("what_if.change.devices", **values)
     if domain.power_budget_w is not None and count > 0:
         # More devices that share the same power may do less.
-        return Phrase("what_if.change.devices_budget", watts=number(domain.power_budget_w), **values), Devices(
-            index, count
-        )
-    return Phrase("what_if.change.devices", **values), Devices(index, count)
+        words = Phrase("what_if.change.devices_budget", watts=number(domain.power_budget_w), **values)
+    return words, Devices(index, count)
 
 
 def lose(view: Decision, domain: str) -> tuple[Phrase, Change]:

@@ -251,7 +251,5 @@ def span_words(seconds: float) -> Phrase:
     """A span of time in the largest unit that counts."""
     if seconds < AT_ONCE_S:
         return Phrase("when.now")
-    for unit, length_s in (("hour", 3600.0), ("minute", 60.0)):
-        if seconds >= 1.5 * length_s or unit == "minute":
-            break
+    unit, length_s = ("hour", 3600.0) if seconds >= 1.5 * 3600.0 else ("minute", 60.0)
     return Phrase("when.span", value=number(seconds / length_s, 2), unit=Phrase(f"time_unit.{unit}"))

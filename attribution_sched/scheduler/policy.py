@@ -230,10 +230,10 @@ class Overruled:
 
 @runtime_checkable
 class Thoughtful(Protocol):
-    """A policy that compares choices in copies of the cluster before it acts, and can tell what came of it."""
+    """A policy that puts other choices in the place of its own, by copies or by experience, and can tell why."""
 
     def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
-        """What comparing came to at a decision, asked again; None unless it put this choice in the own one's place."""
+        """What came of that at a decision, asked again; None unless this choice was put in the own one's place."""
         ...
 
 

@@ -254,7 +254,7 @@ def test_what_only_the_world_can_see_is_still_a_settings_error(change, rule):
         ({"agents": {"members": 7}}, "agents.members = 7: must be even"),
         ({"agents": {"worlds": {"ou30": 20000}}}, "agents.worlds = 20000: all days together must be at most 10000"),
         ({"ranker": {"clip": 0.0}}, "ranker.clip = 0.0: must be > 0"),
-        ({"ranker": {"judged": 0}}, "ranker.judged = 0: must be >= 1"),
+        ({"ranker": {"judged": 1}}, "ranker.judged = 1: must be >= 2"),
         ({"seed": -1}, "seed = -1: must be >= 0"),
         ("testbed", "preset = 'testbed': is neither a preset.*Valid: hi_ppo"),
     ],

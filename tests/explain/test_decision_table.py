@@ -120,6 +120,14 @@ def test_a_plan_that_is_asked_for_is_a_row_of_its_own():
         system.why_not(task, "mars x4")
 
 
+@pytest.mark.parametrize(("reward", "word"), [(0.4, "0.4 higher"), (-0.4, "0.4 lower"), (0.0, "about the same")])
+def test_what_was_not_played_is_told_by_the_cost_model_and_by_no_copies(reward, word):
+    row = Alternative("home ×2", chosen=False, reward=reward, r_eff=reward, r_util=0.0, r_cost=0.0)
+    told = row.why_not("t1", "home x2")
+    assert word in told and "by the cost model" in told and "copies" not in told
+    assert "按成本模型" in row.why_not("t1", "home x2", "zh")
+
+
 def test_an_asked_plan_without_room_says_which_number_is_missing():
     one = next(d for d in decided() if d.plan is not None and len(d.plan.domains) == 1)
     names = [domain.name for domain in one.view.cost.cluster.domains]

@@ -38,12 +38,18 @@ def test_who_goes_first_has_gone_first():
     assert trial.without(["small", views[first].slot]).starts and trial.count == 1
 
 
+def full_site():
+    """Eight long tasks hold all devices of a site."""
+    system = System("shared", "sjf", queue="empty")
+    for _ in range(8):
+        system.submit("opaque-8", steps=9000)
+    system.run(8)
+    return system
+
+
 def test_a_long_queue_ahead_is_found_in_one_play():
     """Everybody before it is gone one after the other: as many tasks as there are, and not a play for each."""
-    with System("shared", "sjf", queue="empty") as system:
-        for _ in range(8):
-            system.submit("opaque-8", steps=9000)
-        system.run(8)
+    with full_site() as system:
         names = [system.submit("opaque-8", steps=1000) for _ in range(15)]
         views = {name: moment_of(system.cluster, name)[0] for name in names}
         told = {name: system.why(name) for name in names}
@@ -92,10 +98,7 @@ class Counts(Greedy):
 
 
 def test_once_the_task_runs_nobody_else_is_asked_about():
-    with System("shared", "sjf", queue="empty") as system:
-        for _ in range(8):
-            system.submit("opaque-8", steps=9000)
-        system.run(8)
+    with full_site() as system:
         names = [system.submit("opaque-1", steps=1000) for _ in range(8)]
         views = [moment_of(system.cluster, name)[0] for name in (names[0], names[-1])]
         gone = next(each for each in system.cluster.names() if system.cluster.place_of(each) == "running")

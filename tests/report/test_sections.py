@@ -112,6 +112,12 @@ def test_no_targets_are_told():
     assert "No targets were set" in words(targets.section(report("alone"), "en"))
 
 
+@pytest.mark.parametrize("source", decisions.MAKERS)
+def test_whoever_made_a_decision_is_named_in_both_languages(source):
+    english, chinese = (decisions._source(source, lang) for lang in ("en", "zh"))
+    assert english and chinese and english != chinese
+
+
 def test_a_missing_explanation_is_told_with_its_reason():
     told = report("ruled")
     first = told.reasons.consequential[0]

@@ -67,8 +67,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "推演促成了这一决定：智能体原本会{instead}；在集群的 {futures} 个副本中，R 相差 {gain} ± {error}（在误差内）。",
     ),
     "did.experience": (
-        "Experience decided it: the agents would have {instead}. What PPO learnt from forked decisions prefers this "
-        "by {added} in log-odds.",
+        "Experience decided it: the agents would have {instead}. What PPO learnt from forked decisions adds {added} "
+        "to its log-odds.",
         "由经验决定：智能体原本会{instead}；在分叉决策上以 PPO 学得的偏好使本决策的对数几率高出 {added}。",
     ),
     "did.agents_for": ("To the agents, in its favour: {inputs:; }.", "在智能体看来，有利因素：{inputs:；}。"),
@@ -591,11 +591,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     ),
     "why_not": ("{task} is not on {what}: {parts:; }.", "{task} 不在 {what}：{parts:；}。"),
     "why_not.done": ("{task} is on {what}: that is what was done.", "{task} 就在 {what}：这正是所做的决定。"),
-    "why_not.needs": ("it needs {need} there, and {free} are free", "在该处需 {need}，目前空闲 {free} 块"),
     "why_not.less": ("R would be {reward} lower ({terms})", "R 会低 {reward}（{terms}）"),
-    "why_not.more": ("R would be {reward} higher ({terms}), by the copies", "按副本推演 R 会高 {reward}（{terms}）"),
+    "why_not.more": ("R would be {reward} higher ({terms})", "R 会高 {reward}（{terms}）"),
     "why_not.level": ("R would be about the same ({reward}; {terms})", "R 大致相同（{reward}；{terms}）"),
-    "why_not.terms": ("R_eff {eff}, R_util {util}, R_cost {cost}", "R_eff {eff}、R_util {util}、R_cost {cost}"),
+    "why_not.terms": (
+        "R_eff {eff}, R_util {util}, R_cost {cost}; by the cost model",
+        "R_eff {eff}、R_util {util}、R_cost {cost}；按成本模型",
+    ),
     "why_not.terms_played": (
         "R_eff {eff}, R_util {util}, R_cost {cost}; {futures} futures of {hours} h",
         "R_eff {eff}、R_util {util}、R_cost {cost}；{futures} 个未来，各 {hours} 小时",

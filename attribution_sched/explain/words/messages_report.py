@@ -67,6 +67,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "a wide search, because waiting would not help this task",
         "广域搜索（等待对该任务无益）",
     ),
+    "report.decisions.sources.ranker": (
+        "experience, which preferred this to the agents' choice",
+        "经验（相对智能体的选择更倾向于此）",
+    ),
     "report.decisions.sources.thinking": (
         "thinking, which compared choices in copies of the cluster",
         "推演（在集群副本中比较了各种选择）",

@@ -138,7 +138,7 @@ class Experience:
 
     Attributes:
         own: The agents' choice.
-        added: Log-odds of the ranker's choice over it, with what was learnt.
+        added: What was learnt adds to the log-odds that the agents give the ranker's choice over it.
         gain: R over it that the critics expect.
     """
 
@@ -609,7 +609,9 @@ class HiPpo:
             return slot, plan, source, None
         reward = view.reward
         worth = ranker.components(seen)[best] @ np.array([reward.w_eff, reward.w_util, -reward.w_cost])
-        found = Experience(listed[0], float(logits[best] - logits[0]), float(worth))
+        # The agents' own odds of the two are in the logits: they are no part of what was learnt beyond them.
+        own = min(0.0, listed[best].upper + listed[best].lower - listed[0].upper - listed[0].lower)
+        found = Experience(listed[0], float(logits[best] - logits[0] - own), float(worth))
         better = listed[best]
         if better.plan is None or (view.replanning and better.plan == view.current_plan):
             return view.slot, None, "ranker", found
@@ -891,7 +893,9 @@ class HiPpo:
         return {**vars(self), "_rivals": None}
 
     def overruled(self, view: Decision, plan: Plan | None) -> Overruled | None:
-        """What thinking came to, if it put a choice in the place of the agents' own; see :class:`~.policy.Thoughtful`.
+        """What thinking or experience came to, if it put a choice in the place of the agents' own.
+
+        See :class:`~.policy.Thoughtful`.
 
         Asked again, and nothing is remembered.
         """

@@ -102,9 +102,7 @@ class ForkingHiPpo(HiPpo):
         self.rows.append((self.described(view, planner, listed), totals / unit, terms / unit))
 
 
-def collect(
-    world: World, seeds: range, futures: int = 16, number: int = 0, **options: object
-) -> ForkedDecisions:  # fmt: skip
+def collect(world: World, seeds: range, futures: int = 16, number: int = 0, **options: object) -> ForkedDecisions:
     """Play days of a world and fork all their decisions.
 
     Args:

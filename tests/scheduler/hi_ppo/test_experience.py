@@ -9,7 +9,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.findings import EXPERIENCE
-from attribution_sched.explain.preference import where
+from attribution_sched.explain.preference import odds_of, where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Watch
 from attribution_sched.scheduler.episode import play
@@ -25,7 +25,7 @@ class Listener:
     name, pairs, caps = "hi-ppo[ranked]", True, True
 
     def __init__(self):
-        self.policy, self.found, self.decided = make_policy("hi-ppo[ranked]"), [], 0
+        self.policy, self.found, self.odds, self.decided = make_policy("hi-ppo[ranked]"), [], [], 0
 
     def select(self, view):
         return self.policy.select(view)
@@ -34,6 +34,9 @@ class Listener:
         plan = self.policy.decide(view)
         self.decided += 1
         last = self.policy.last
+        if last.source == "ranker" and last.slot == view.slot:
+            agents = odds_of(self.policy, view, plan)(self.policy.perceive(view))[0]
+            self.odds.append((float(agents), last.experience.added))
         if last.source == "ranker" and last.slot == view.slot and not view.replanning and len(self.found) < 6:
             self.found.append((view, plan, last.experience, self.policy.overruled(view, plan)))
         return plan
@@ -41,7 +44,7 @@ class Listener:
 
 @pytest.fixture(scope="module")
 def world():
-    return replace(load_settings("testbed").build_world(), horizon_s=4 * 3600.0)
+    return replace(load_settings("testbed").build_world(), horizon_s=6 * 3600.0)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,13 @@ def test_it_changes_some_decisions_and_says_what_the_agents_wanted(heard):
         assert isinstance(overruled, Overruled) and overruled.copies == 0
         assert overruled.added == experience.added > 0.0
         assert (experience.own.slot, where(experience.own.plan)) != (view.slot, where(plan))
+
+
+def test_with_what_it_adds_a_choice_of_experience_is_preferred(heard):
+    agents, added = np.array(heard.odds).T
+    # The agents are against it more often than not, once by more than experience is for it in the end.
+    assert (agents < 0.0).mean() > 0.5 and agents.min() < -1.0
+    assert (agents + added > 0.0).all()
 
 
 def test_asked_again_in_its_own_situation_it_decides_the_same(heard):
