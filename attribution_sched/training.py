@@ -305,7 +305,9 @@ def _keep_state(path: Path, search: Search, state: Mapping[str, Any]) -> None:
     """Write where the search stands."""
     held: dict[str, Any] = {name: np.asarray(getattr(search, name)) for name in _SEARCH}
     held |= {"best": state["best"], "names": list(state["gains"])}
-    np.savez(path, gains=np.array(list(state["gains"].values())).reshape(-1, 2), **held)
+    part = path.with_suffix(".part.npz")
+    np.savez(part, gains=np.array(list(state["gains"].values())).reshape(-1, 2), **held)
+    part.replace(path)
 
 
 def _agents_state(path: Path) -> tuple[Search, dict[str, Any]]:

@@ -158,11 +158,12 @@ ROWS = (
     Row(
         "When does it start: real starts inside the 80 % interval, {answers} waiting tasks of four fresh days (`rule`)",
         "{covered}; interval score {ratio} of that of history",
-        "played in 59 futures of copies of the cluster; two held-out Philly weeks 0.77 of 140; Hi-PPO **not measured**",
+        "played in 59 futures of copies of the cluster; two held-out Philly weeks 0.77 of 140; "
+        "Hi-PPO with thinking {thinks}",
         "results_explain.md",
         (
             rf"^\| all \| (?P<answers>{N}) \| (?P<covered>{N} \[[^]]*\])",
-            rf"ratio (?P<ratio>{N} \[[^]]*\])",
+            rf"ratio (?P<ratio>{N} \[[^]]*\])", rf"91 answers, \*\*(?P<thinks>{N} \[[^]]*\])\*\* covered",
         ),
         "python benchmarks/when_starts.py --runs 4",
     ),

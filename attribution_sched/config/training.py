@@ -75,7 +75,7 @@ class RankerSettings(Record):
     clip: Positive = 0.2
     temperature: Positive = 4.0
     lr: Positive = 3.0e-3
-    judged: Judged = 64
+    judged: Judged = 40
 
 
 class TrainingSettings(Record):

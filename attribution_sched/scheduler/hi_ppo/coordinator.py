@@ -600,6 +600,8 @@ class HiPpo:
         ranker, listed = self.learnt.ranker, list[Option]()
         if ranker is not None and not view.backlog:
             listed = self.listed(view, planner, decisions, slot, plan)
+        if not (self.waits or view.replanning):
+            listed = [each for at, each in enumerate(listed) if at == 0 or each.plan is not None]
         if ranker is None or len(listed) < 2:
             return slot, plan, source, None
         seen = self.described(view, planner, listed)

@@ -110,3 +110,11 @@ def test_its_decision_is_explained_with_experience_as_a_player(world):
     assert told.values[at, 0] > 0.0 and told.standard_error[at, 0] == 0.0
     assert told.values[:, 0].sum() + told.base[0] == pytest.approx(told.value[0], abs=1e-6)
     assert "Experience decided it" in reasoning(told) and "经验" in reasoning(told, lang="zh")
+
+
+def test_where_waiting_is_no_choice_experience_does_not_wait(heard):
+    policy = HiPpo(RANKED)
+    policy.waits = False
+    for view, _, experience, _ in heard.found:
+        if experience.own.plan is not None:
+            assert policy.coordinate(view).plan is not None
