@@ -119,6 +119,7 @@ say("Share of credit, marginal → conditional: " + ", ".join(f"{name} {a:.0f} %
 # %%
 blocks = np.array([rows.mean(axis=0) for rows in np.array_split(found["conditional"].values, 12)])
 ax = plots.attributions(blocks, [f"block {number + 1}" for number in range(12)], names=names, unit=unit)
+_ = ax.set_title(f"mean share of {target}, by block of time", loc="left", fontsize=10)
 
 # %% [markdown]
 # ## What this shows, checked
