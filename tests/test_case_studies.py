@@ -17,6 +17,7 @@ SCRIPTS = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
 NOTEBOOKS = [path.with_suffix(".ipynb") for path in SCRIPTS]
 MACHINE = re.compile(r"/(?:home|root|tmp|work|Users|mnt|opt|var/folders)/|[A-Z]:\\\\")
 LIMIT_BYTES = 1_500_000
+MOST_LINES = 80
 
 
 def named(paths):
@@ -45,6 +46,14 @@ def test_a_study_ends_in_assertions(path):
     last = path.read_text(encoding="utf-8").rsplit("# %%", 1)[1]
     assert ast.unparse(body[-1]) == "say('All claims hold.')"
     assert last.count("assert ") >= 8
+
+
+@named(SCRIPTS)
+def test_a_study_is_short(path):
+    """Lines that are neither blank, nor comments, nor the Markdown between the cells."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    code = [line for line in lines if line and not line.startswith("#")]
+    assert len(code) <= MOST_LINES, f"{len(code)} lines of code"
 
 
 @pytest.mark.slow

@@ -13,108 +13,65 @@
 # %% [markdown]
 # # Attribution on real counters
 #
-# So far everything was simulated. Here numbers come from hardware: the recording of a server under load, if the folder
-# of measurement tables is given by `ATTRIBUTION_SCHED_DATA`; else whatever this machine itself can measure.
+# Your readings as a table: `readings.csv` with a column per counter, one of watts and one of time; the names are below.
+# Without it, the recording of a server under load is read, if the folder of measurement tables is given by
+# `ATTRIBUTION_SCHED_DATA`; else whatever this machine itself can measure.
 #
 # The recording is the Kepler model database, machine nx12 (Apache-2.0): counters and RAPL watts of one bare-metal
 # server every 3 s, while a stress test sweeps kinds of work, numbers of workers and clock limits. Only aggregates and
 # figures of it are shown here.
 
 # %%
-import itertools
 import os
 import time
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
-from numpy.typing import NDArray
-from telling import COLOURS, say, table
+from telling import COLOURS, say
 
 from attribution_sched import EmSHAP, EnergyModel, attribution, plots
 
 torch.set_num_threads(1)
-FloatArray = NDArray[np.float64]
-REPEATS = 24
-
-# %% [markdown]
-# ## What this machine can be asked for
-#
-# Nothing is assumed to be there, and nothing missing is called 0. `attribution-sched doctor` prints the same with what
-# to do about it.
-
-# %%
-able = attribution.detect()
-table(
-    {"source": one.source, "counter": one.counter, "numbers": str(one.provenance), "why": one.detail.split(":")[0]}
-    for one in able
-)
+MINE, COUNTERS, POWER, TIME = Path("readings.csv"), attribution.KEPLER_COUNTERS, "package_power_w", "timestamp"
 
 
-# %% [markdown]
-# ## The readings
+def measured_here(rows: int = 150, repeats: int = 24) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """This process at work: CPU milliseconds of three kinds of work, in all, and when; no meter of joules is needed."""
+    rng, source, readings = np.random.default_rng(0), attribution.ProcessSource(), []
+    conv, fc = torch.nn.Conv2d(8, 8, 3).requires_grad_(False), torch.nn.Linear(256, 256).requires_grad_(False)
+    works = (
+        lambda size: conv(torch.zeros(int(size), 8, 48, 48)),
+        lambda size: fc(torch.zeros(int(60 * size), 256)),
+        lambda size: np.zeros(int(150_000 * size)).copy(),
+    )
+    for _ in range(rows):
+        # Batches grow and shrink together, so the parts are correlated, as counters are.
+        sizes, before, marks = rng.integers(2, 12) + rng.integers(0, 4, 3), source.read(), [time.process_time()]
+        for work, size in zip(works, sizes, strict=True):
+            for _ in range(repeats):
+                work(size)
+            marks.append(time.process_time())
+        spent = attribution.difference(before, source.read()).values["cpu_time_s"]
+        readings.append([*1e3 * np.diff(marks), 1e3 * spent, time.time()])
+    return np.array(readings)[:, :3], np.array(readings)[:, 3], np.array(readings)[:, 4]
 
 
-# %%
-@dataclass(frozen=True)
-class Readings:
-    """Counters and what is to be explained by them."""
-
-    title: str
-    names: tuple[str, ...]
-    counters: FloatArray
-    target: FloatArray
-    target_name: str
-    unit: str
-    timestamps_s: FloatArray
-
-
-def recorded() -> Readings:
-    """The server's recording: package watts from three counters."""
-    found = attribution.kepler()
-    names = attribution.KEPLER_COUNTERS
-    x, y = found.select(names), found.column("package_power_w")
-    return Readings("server under a stress sweep", names, x, y, "package power", "W", found.timestamps_s)
-
-
-def measured_here(rows: int = 150) -> Readings:
-    """This process at work: CPU milliseconds from the time of its three kinds of work.
-
-    No meter of joules is needed for it. Batches grow and shrink together, so the parts are correlated, as counters are.
-    The operating system counts a process's time in hundredths of a second, so every reading is of many repetitions.
-    """
-    rng = np.random.default_rng(0)
-    conv, fc = torch.nn.Conv2d(8, 8, 3), torch.nn.Linear(256, 256)
-    source, parts, spent, times = attribution.ProcessSource(), [], [], []
-    with torch.no_grad():
-        for _ in range(rows):
-            scale = rng.integers(2, 12)
-            images = torch.zeros(int(scale + rng.integers(0, 4)), 8, 48, 48)
-            vectors = torch.zeros(int(60 * (scale + rng.integers(0, 4))), 256)
-            blocks = np.zeros(int(150_000 * (scale + rng.integers(0, 4))))
-            before, marks = source.read(), [time.process_time()]
-            for work in (lambda x=images: conv(x), lambda x=vectors: fc(x), lambda x=blocks: x.copy()):
-                for _ in range(REPEATS):
-                    work()
-                marks.append(time.process_time())
-            spent.append(1e3 * attribution.difference(before, source.read()).values["cpu_time_s"])
-            parts.append(1e3 * np.diff(marks))
-            times.append(time.time())
-    x, names = np.array(parts), ("convolution_ms", "fully_connected_ms", "copying_ms")
-    return Readings("this process at work", names, x, np.array(spent), "CPU time", "ms", np.array(times))
-
-
-has_data = bool(os.environ.get(attribution.DATA_VARIABLE))
-readings = recorded() if has_data else measured_here()
-x, y = readings.counters, readings.target
-correlation = np.corrcoef(x.T)
-pairs = list(itertools.combinations(range(len(readings.names)), 2))
+names, target, unit = COUNTERS, "package power", "W"
+if recorded := MINE.is_file() or bool(os.environ.get(attribution.DATA_VARIABLE)):
+    columns = {name: attribution.Column(name, "1/s") for name in COUNTERS} | {POWER: attribution.Column(POWER, "W")}
+    mine = attribution.ColumnMap(columns, timestamp=TIME)
+    recording = attribution.load_recording(MINE, mine) if MINE.is_file() else attribution.kepler()
+    title = "your readings" if MINE.is_file() else "server under a stress sweep"
+    x, y, when_s = recording.select(names), recording.column(POWER), recording.timestamps_s
+else:
+    names, target, unit = ("convolution_ms", "fully_connected_ms", "copying_ms"), "CPU time", "ms"
+    title, (x, y, when_s) = "this process at work", measured_here()
+correlations = np.corrcoef(x.T)[np.triu_indices(len(names), 1)]
 say(
-    f"**{readings.title}**: {len(x)} readings of {', '.join(readings.names)}; {readings.target_name} from "
-    f"{y.min():.1f} to {y.max():.1f} {readings.unit}, {y.mean():.1f} on average. Counters move together: correlations "
-    + ", ".join(f"{correlation[i, j]:.2f} ({readings.names[i]}, {readings.names[j]})" for i, j in pairs)
-    + "."
+    f"**{title}**: {len(x)} readings of {', '.join(names)}; {target} from {y.min():.1f} to {y.max():.1f} {unit}. "
+    f"Counters move together: correlations from {correlations.min():.2f} to {correlations.max():.2f}."
 )
 
 # %% [markdown]
@@ -124,12 +81,14 @@ say(
 # same second.
 
 # %%
-model = EnergyModel(names=readings.names, unit=readings.unit).fit(x, y, readings.timestamps_s)
-best = model.report.best
-say(
-    f"Chosen: {model.report.chosen}. On blocks of time it was not fitted on: mean absolute error "
-    f"{best.blocked.mae:.2f} {readings.unit}, R² {best.blocked.r2:.3f}."
-)
+model = EnergyModel(names=names, unit=unit).fit(x, y, when_s)
+best = model.report.best.blocked
+say(f"Chosen: {model.report.chosen}. On blocks of time not fitted on: off by {best.mae:.2f} {unit}, R² {best.r2:.3f}.")
+_, ax = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
+ax.plot((when_s - when_s[0]) / 60, y, color="#999999", linewidth=0.8, label="measured")
+ax.plot((when_s - when_s[0]) / 60, model.predict(x), color=COLOURS[0], linewidth=0.8, label="from counters")
+ax.set(xlabel="minutes", ylabel=f"{target} [{unit}]")
+_ = ax.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
 
 # %% [markdown]
 # ## Whose watts? Two questions, two answers
@@ -137,42 +96,20 @@ say(
 # - *Marginal*: what does the model do when one counter is swapped for that of another moment, the rest staying put?
 # - *Conditional* (EmSHAP): what does knowing this counter tell about the energy, given how counters move together?
 #
-# They agree where counters are independent. Where one stands in for another, credit moves.
+# They agree where counters are independent. Where one stands in for another, credit moves. To say which term of the
+# model made the watts, act on the marginal one; to say which counter a cheap sensor must read, on the conditional one.
 
 # %%
 some, learnt = x[:: max(1, len(x) // 150)], x[:: max(1, len(x) // 800)]
-fits = {
-    "conditional": EmSHAP(model="auto").fit(learnt, names=readings.names, units=readings.unit),
-    "marginal": EmSHAP(model="marginal").fit(learnt, names=readings.names, units=readings.unit),
-}
+fits = {kind: EmSHAP(model=how).fit(learnt, names=names, units=unit)
+        for kind, how in (("marginal", "marginal"), ("conditional", "auto"))}  # fmt: skip
 found = {kind: fit.attribute(model, some) for kind, fit in fits.items()}
 size = {kind: np.abs(vector.values).mean(axis=0) for kind, vector in found.items()}
-
-fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
-places = np.arange(len(readings.names))
-for shift, colour, kind in ((-0.2, COLOURS[0], "conditional"), (0.2, COLOURS[1], "marginal")):
-    ax.bar(places + shift, size[kind], 0.38, color=colour, label=kind)
-ax.set_xticks(places, readings.names)
-ax.set(ylabel=f"mean size of the share [{readings.unit}]", title=f"shares of {readings.target_name}")
-ax.spines[["top", "right"]].set_visible(False)
-ax.legend(frameon=False)
-plt.show()
-
-# %%
+plots.contenders({f"{name} [{unit}]": [each[j] for each in size.values()] for j, name in enumerate(names)}, list(size),
+                 own=1, title=f"mean size of the shares of {target}")  # fmt: skip
 share = {kind: 100 * amount / amount.sum() for kind, amount in size.items()}
-say(
-    f"Conditional model chosen by held-out likelihood: {found['conditional'].method}. Share of all credit, marginal → "
-    "conditional: "
-    + ", ".join(
-        f"{name} {a:.0f} % → {b:.0f} %"
-        for name, a, b in zip(readings.names, share["marginal"], share["conditional"], strict=True)
-    )
-    + f". Mean standard error of one share: {np.mean(found['marginal'].standard_error):.2f} {readings.unit} marginal, "
-    f"{np.mean(found['conditional'].standard_error):.2f} {readings.unit} conditional. Largest gap between shares plus "
-    "base and the prediction: "
-    f"{max(np.abs(v.values.sum(axis=1) + v.base - model.predict(some)).max() for v in found.values()):.0e} "
-    f"{readings.unit}."
-)
+shift = zip(names, share["marginal"], share["conditional"], strict=True)
+say("Share of credit, marginal → conditional: " + ", ".join(f"{name} {a:.0f} % → {b:.0f} %" for name, a, b in shift))
 
 # %% [markdown]
 # ## The recording at a glance
@@ -180,94 +117,24 @@ say(
 # Readings in the order of time, in twelve blocks: mean share of each counter in what is above or below the average.
 
 # %%
-blocks = np.array_split(np.arange(len(some)), 12)
-means = np.array([found["conditional"].values[rows].mean(axis=0) for rows in blocks])
-labels = [f"block {number + 1}" for number in range(len(blocks))]
-ax = plots.attributions(means, labels, names=readings.names, unit=readings.unit)
-ax.set_title(f"mean share of {readings.target_name}, by block of time", loc="left", fontsize=10)
-
-# %%
-predicted = model.predict(x)
-fig, ax = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
-hours = (readings.timestamps_s - readings.timestamps_s[0]) / 60
-ax.plot(hours, y, color="#999999", linewidth=0.8, label="measured")
-ax.plot(hours, predicted, color=COLOURS[0], linewidth=0.8, label="from counters")
-ax.set(xlabel="minutes", ylabel=f"{readings.target_name} [{readings.unit}]")
-ax.spines[["top", "right"]].set_visible(False)
-ax.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-plt.show()
+blocks = np.array([rows.mean(axis=0) for rows in np.array_split(found["conditional"].values, 12)])
+ax = plots.attributions(blocks, [f"block {number + 1}" for number in range(12)], names=names, unit=unit)
+_ = ax.set_title(f"mean share of {target}, by block of time", loc="left", fontsize=10)
 
 # %% [markdown]
-# ## A case with a known answer
-#
-# For a linear model of Gaussian counters both answers have closed forms, and they can be worked out from the readings
-# without sampling anything. They must show the same shift of credit.
-
-
-# %%
-def conditional_shapley(beta: FloatArray, covariance: FloatArray, z: FloatArray) -> FloatArray:
-    """Conditional Shapley values of ``beta · z`` under a Gaussian, over all orders of the counters."""
-    d = len(beta)
-
-    def value(known: tuple[int, ...]) -> FloatArray:
-        k, hidden = list(known), [j for j in range(d) if j not in known]
-        if not k:
-            return np.zeros(len(z))
-        guess = z[:, k] @ np.linalg.solve(covariance[np.ix_(k, k)], covariance[np.ix_(k, hidden)])
-        return np.asarray(z[:, k] @ beta[k] + guess @ beta[hidden])
-
-    phi, orders = np.zeros_like(z), list(itertools.permutations(range(d)))
-    for order in orders:
-        for place, j in enumerate(order):
-            phi[:, j] += value(tuple(sorted(order[: place + 1]))) - value(tuple(sorted(order[:place])))
-    return phi / len(orders)
-
-
-z = (x - x.mean(axis=0)) / x.std(axis=0)
-beta = np.linalg.lstsq(np.column_stack([z, np.ones(len(z))]), y, rcond=None)[0][: z.shape[1]]
-closed = conditional_shapley(beta, np.cov(z.T), z)
-exact = {"marginal": np.abs(beta * z).mean(axis=0), "conditional": np.abs(closed).mean(axis=0)}
-table(
-    {
-        "counter": name,
-        "marginal": f"{size['marginal'][j]:.2f}",
-        "marginal, closed form": f"{exact['marginal'][j]:.2f}",
-        "conditional": f"{size['conditional'][j]:.2f}",
-        "conditional, closed form": f"{exact['conditional'][j]:.2f}",
-        "unit": readings.unit,
-    }
-    for j, name in enumerate(readings.names)
-)
-
-
-# %% [markdown]
-# The energy model is not linear and the counters are not Gaussian, so the figures differ; the direction must not.
-# Which one to act on: to say which counter a cheap sensor must read, the conditional one; to say which term of the
-# model made the watts, the marginal one.
-#
 # ## What this shows, checked
 
 # %%
+evenness = {kind: -(part / 100 * np.log(part / 100 + 1e-300)).sum() for kind, part in share.items()}
 for vector in found.values():
     gap = np.abs(vector.values.sum(axis=1) + vector.base - model.predict(some)).max()
     assert gap < 1e-6 * np.abs(y).max(), "shares add up to the prediction"
-assert np.allclose(closed.sum(axis=1), z @ beta, atol=1e-8), "so do those in closed form"
-
-
-def evenness(amounts: FloatArray) -> float:
-    """1 if credit is shared alike, near 0 if one counter has it all."""
-    p = amounts / amounts.sum()
-    return float(-(p * np.log(p + 1e-300)).sum() / np.log(len(p)))
-
-
-assert np.abs(correlation[np.triu_indices(len(correlation), 1)]).max() > 0.3, "counters do stand in for one another"
-assert evenness(exact["conditional"]) > evenness(exact["marginal"]), "conditioning spreads credit, in closed form"
-assert evenness(size["conditional"]) > evenness(size["marginal"]), "and as EmSHAP finds it"
-if has_data:
-    assert best.blocked.r2 > 0.9, "three counters tell the server's power"
-    cycles, instructions = (attribution.KEPLER_COUNTERS.index(name) for name in ("cpu_cycles", "cpu_instructions"))
-    assert share["marginal"][cycles] > 60, "the model itself goes by cycles"
-    assert share["conditional"][instructions] > 3 * share["marginal"][instructions], "instructions bear witness"
-else:
-    assert best.blocked.r2 > 0.5, "the parts tell the CPU time"
+assert np.abs(correlations).max() > 0.3, "counters do stand in for one another"
+assert evenness["conditional"] > evenness["marginal"], "conditioning spreads credit"
+assert best.r2 > (0.9 if recorded else 0.5), "three counters tell the watts, parts tell the CPU time"
+if title == "server under a stress sweep":
+    assert share["marginal"][0] > 60, "the model itself goes by cycles"
+    assert share["conditional"][1] > 3 * share["marginal"][1], "instructions bear witness"
+    assert share["conditional"][0] < share["marginal"][0] - 10, "of what cycles had"
+    assert share["conditional"][0] == max(share["conditional"]), "which still lead"
 say("All claims hold.")
