@@ -336,8 +336,9 @@ def _made(path: Path) -> str:
     if about.get("ranker_gains"):
         gains = ", ".join(f"{name} {mean:+.1f} ± {half:.1f}" for name, (mean, half) in about["ranker_gains"].items())
         return (
-            "the shipped agents and a ranker (`attribution-sched train`, second phase, "
-            f"seed {about['settings']['seed']}): PPO on {about['forked']:,} forked decisions; over the agents a day on held-out days: {gains}"
+            "the shipped agents and a ranker (`attribution-sched train`, second phase, seed "
+            f"{about['settings']['seed']}): PPO on {about['forked']:,} forked decisions; over the agents a day on "
+            f"held-out days: {gains}"
         )
     gains = ", ".join(f"{name} {mean:+.1f}" for name, (mean, _) in about["gains"].items())
     made = about.get("made", f"`attribution-sched train`, {about['groups']} groups of days")
