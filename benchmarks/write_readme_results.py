@@ -113,17 +113,19 @@ ROWS = (
         "python benchmarks/carbon_days.py",
     ),
     Row(
-        "J3 · what the decisions are worth: cutting models (`cross-domain`, 16 days), sharing (`shared`, 6)",
-        "cutting {cut} % of work ({hours} h {interval}); without sharing tasks take {longer} % longer",
-        "cut: neither allowed. What links carry at the moment is worth nothing to the rule; names of models are worth "
-        "{name} % of work, counters and pace {raw} %, the EmSHAP vector {vector} % (**its interval includes 0**)",
+        "J3 · what freedoms and senses are worth to who looks ahead (`rule+fork`): `cross-domain`, 20 days; `shared`, "
+        "16 pairs of days",
+        "cutting models {cut} % of work ({hours} h {interval}); sharing: tasks end {sooner} h sooner {by}; the EmSHAP "
+        "vector beside the measured pace {vector} h of work {sure}",
+        "cut: none of these allowed or known. Raw counters in the vector's place {raw} h more; over the models' names "
+        "it is {name}: **missed**; what links carry at the moment is worth nothing",
         "results_senses.md",
         (
-            rf"cutting is worth (?P<cut>{N}) % of work\s+\((?P<hours>{N}) h (?P<interval>\[[^]]*\])",
-            rf"tasks take (?P<longer>{N}) % longer",
-            rf"is worth (?P<name>{N}) % of work over any",
-            rf"without any name \((?P<raw>{N}) %\)",
-            rf"is worth less \((?P<vector>{N}) %, its interval includes 0\)",
+            rf"and (?P<cut>{N}) % \((?P<hours>{N}) h (?P<interval>\[[^]]*\])\) to who thinks",
+            rf"tasks end (?P<sooner>{N}) h sooner (?P<by>\[[^]]*\])",
+            rf"EmSHAP vector is worth (?P<vector>{N}) h of work (?P<sure>\[[^]]*\])",
+            rf"vector's place do better, (?P<raw>{N})",
+            rf"Over the \*name\* it is (?P<name>{N} h \[[^]]*\])",
         ),
         "attribution-sched bench senses",
     ),
