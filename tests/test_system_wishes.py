@@ -101,7 +101,7 @@ def test_a_policy_that_passes_over_a_more_urgent_task_is_reported():
     assert first.breaches == ("placed before urgent (priority 3), more urgent than priority 0",)
     assert "breach   placed before urgent" in str(first)
     assert "placed before urgent" in first._repr_html_()
-    assert [each.say("zh") for each in first.breaches] == ["先于 urgent（优先级 3） 放置，后者比优先级 0 更紧急"]
+    assert [each.say("zh") for each in first.breaches] == ["先于 urgent（优先级 3）放置，后者比优先级 0 更紧急"]
     assert first.to_dict()["breaches"] == list(first.breaches)
     other = made(Stubborn())
     other.submit("bert-base", id="urgent", priority=3)

@@ -16,7 +16,7 @@ from attribution_sched.explain.preference import where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
-from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 from attribution_sched.scheduler.thinking import Option, Thought
 
 DAY = 64_900
@@ -94,10 +94,11 @@ def test_thinking_that_overrules_the_agents_is_a_player_and_is_said(day):
     view, other = one.view, next(p for p in policy.rivals(one.view).plans if where(p) != where(one.plan))
 
     class Thinks(HiPpo):
-        def _rethink(self, view):
+        def _again(self, view):
             gain = np.array([0.0, 0.4])
             options = (Option(view.slot, one.plan), Option(view.slot, other))
-            return Thought(options, gain, np.array([0.0, error]), gain, np.array([16, 16]), 1, 99, 100.0)
+            thought = Thought(options, gain, np.array([0.0, error]), gain, np.array([16, 16]), 1, 99, 100.0)
+            return Coordination(other, view.slot, "thinking", "", 0.0, 0.0, 0.0, 0.0, thought=thought)
 
     thinks, decided = Thinks(deadline_s=np.inf), Decided(one.id, view, other, one.seen)
     explainer = Explainer(thinks, Background.of(made, "the day"))
