@@ -76,7 +76,9 @@ class LiveTrial:
         """Whether the task starts at once if it is withdrawn and handed in anew with this request."""
         cluster = copied(self._before)
         waiting = cluster.take_out(self._task)
-        changed = replace(waiting.task, devices=task.devices, steps=task.steps)
+        # Whole steps, as they are handed in; an opaque job of another size is of another kind.
+        steps = max(1, round(task.steps))
+        changed = replace(waiting.task, kind_index=task.kind_index, devices=task.devices, steps=steps)
         name = f"{self._task} anew"
         return cluster.hand_in(TaskInstance(changed, waiting.demands), name) and self._starts(cluster, name)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from attribution_sched import System
@@ -74,6 +76,26 @@ def test_an_answer_that_does_not_hold_in_the_live_cluster_is_not_given(monkeypat
     monkeypatch.setattr(LiveTrial, "_starts", lambda *_: False)
     why = system.why(name)
     assert not why.blockers and not why.ahead and why.change is None
+
+
+class FourOnly:
+    """Places opaque jobs of four devices, and nobody else."""
+
+    name = "four-only"
+
+    def decide(self, view):
+        return Greedy().decide(view) if view.kind.opaque and view.kind.batch_size == 4 else None
+
+
+def test_an_opaque_job_that_asks_for_another_size_is_tried_as_the_job_it_would_be():
+    system = System("shared", FourOnly(), seed=3, queue="empty")
+    name = system.submit({"kind": "opaque-8", "steps": 40})
+    system.schedule_next_task()
+    kinds = [kind.model.name for kind in system.world.kinds]
+    waits = system.cluster.residents[system.cluster.slot_of(name)]
+    asked = trial(system, name)
+    assert not asked.asking(waits)
+    assert asked.asking(replace(waits, kind_index=kinds.index("opaque-4"), steps=80.0))
 
 
 class Grudging:

@@ -220,13 +220,17 @@ class _Question:
         ahead = self._ahead(())
         if ahead is not None:
             return self._told(Cause.HELD_FOR_ANOTHER, ahead=ahead) if ahead else self._told(Cause.BEHIND, count=0)
-        for reason, change in self._better_terms():
-            alone = replace(
-                self._seen(), **change, queue=tuple(e for e in view.queue if e.slot == view.slot), backlog=0
-            )
-            if redecided(self.policy, alone, perceived(self.policy, alone))[0] is not None:
+        # Only where it waits by itself too as links and prices are can better ones be what it waits for.
+        for reason, change in self._better_terms() if not self._would_start_alone() else ():
+            if self._would_start_alone(**change):
                 return self._told(Cause.LINK_OR_PRICE, reason=Phrase(f"why.{reason}"))
         return self._told(Cause.POLICY_WAITS)
+
+    def _would_start_alone(self, **change: Any) -> bool:
+        """Whether the policy, asked again without thinking, places the task if nobody else waits and this is so."""
+        only = tuple(each for each in self.view.queue if each.slot == self.view.slot)
+        alone = replace(self._seen(), **change, queue=only, backlog=0)
+        return redecided(self.policy, alone, perceived(self.policy, alone))[0] is not None
 
     def _seen(self) -> Decision:
         """The decision as the policy is asked it."""
@@ -245,7 +249,8 @@ class _Question:
         faster: dict[str, Any] = {"bandwidth_gbps": 10.0 * view.bandwidth_gbps}
         if view.link_gbps is not None:
             faster["link_gbps"] = 10.0 * view.link_gbps
-        yield "slow_links", faster
+        if len(view.free_devices) > 1:
+            yield "slow_links", faster
         yield "high_price", {"reward": replace(view.reward, w_cost=0.0)}
 
     def _no_room(self) -> Why:
@@ -384,8 +389,8 @@ class _Question:
         return None, ""
 
     def _works(self, task: Task) -> bool:
-        """Whether the advice holds in the live cluster; an opaque job of another size is another job there."""
-        return self.confirm is None or self.view.kind.opaque or self.confirm.asking(task)
+        """Whether the advice holds in the live cluster too."""
+        return self.confirm is None or self.confirm.asking(task)
 
     def _other_requests(self) -> Iterator[tuple[int, Task]]:
         """The task with other numbers of devices asked for, the nearest number first."""
