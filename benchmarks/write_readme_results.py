@@ -172,7 +172,8 @@ ROWS = (
     Row(
         "Why is it waiting: {answers} answers; those named removed, or the advice followed, the job starts",
         "**{percent} %** ({done} of {named}; advice {followed} of {advised})",
-        "{wrong} contradictions on days of {decisions} decisions",
+        "{wrong} contradictions on days of {decisions} decisions; on eight of these days two advices of 16 failed "
+        "before a mend",
         "results_explain.md",
         (
             rf"of (?P<answers>{N}) answers, acting on them started the job in (?P<done>{N}) of (?P<named>{N}) cases "
