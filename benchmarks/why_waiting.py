@@ -316,6 +316,8 @@ def report(lines: list[dict[str, Any]]) -> None:
           "| CPU ms median, p99 |\n|---|---|---:|---:|---|---|---|---|---:|---|")  # fmt: skip
     for pair in (*pairs, None):
         some = [line for line in lines if pair in (None, (line["preset"], line["policy"]))]
+        if not some:
+            continue
         tally = sum((Counter(line["tally"]) for line in some), Counter())
         answers = sum(sum(line["causes"].values()) for line in some)
         took = [each for line in some for each in line["took"]] or [0.0]
