@@ -43,6 +43,7 @@ from attribution_sched.cluster.interference import PCIE_BYTES_PER_S
 from attribution_sched.cluster.objective import BUDGETS, Quota
 from attribution_sched.cluster.philly import PhillyWeek
 from attribution_sched.cluster.plan import Plan
+from attribution_sched.cluster.signals import Live
 from attribution_sched.cluster.world import Attribute, Reward, TaskKind, TaskPool, World, task_working
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.words.say import Phrase
@@ -146,6 +147,10 @@ class Held:
     waiting: Waiting
     reason: str
     aside: bool = False
+
+
+Heard = tuple[float, float, float, float, float]
+"""When a live source was asked, hour, domain and row of the signals, and what it said."""
 
 
 @dataclass(frozen=True)
@@ -399,6 +404,24 @@ class SimulatedCluster:
 
     def observed(self, kind: str, name: str, more: Mapping[str, Any]) -> None:
         """Let the cluster know what a real one reported; a simulation reports to itself."""
+
+    heard: tuple[Heard, ...] = ()
+    """What live sources of prices and carbon said, in order."""
+
+    def hear(self, domain: str, signal: str, value: float) -> None:
+        """Let the cluster know what a live source said of a domain's grid; a simulation asks none."""
+
+    def believe(self, heard: Heard) -> None:
+        """Go by what a live source said from its hour on."""
+        self.heard = (*self.heard, heard)
+        time_s, hour, k, row, value = heard
+        domain = self.world.cluster.domains[int(k)]
+        priced = int(row) == st.ELECTRICITY
+        usual = self.world.reward.energy_usd_per_kwh if priced else domain.carbon_g_per_kwh
+        source = domain.electricity if priced else domain.carbon
+        assert isinstance(source, Live)
+        source.note(time_s, value)
+        self.engine.arrays.signals[int(row), int(hour) :, int(k)] = value / usual
 
     def pending(self, *, background: bool = False) -> Decision:
         """The decision that is pending.

@@ -37,7 +37,10 @@ WITHDRAW, CANCEL, HOLD, RELEASE, SET_ASIDE, RESERVE, UNRESERVE = BY_PEOPLE = (
 STARTED, MEASURED, FINISHED, FAILED = OBSERVED = ("started", "measured", "finished", "failed")
 """What a real cluster reports of a task: it enters the twin in the way of an operation."""
 
-KINDS = BY_PEOPLE + OBSERVED
+SIGNAL = "signal"
+"""What a live source said of a domain's grid."""
+
+KINDS = (*BY_PEOPLE, *OBSERVED, SIGNAL)
 """Operations, by the word the journal keeps them under."""
 
 LONGEST_HOURS = 24 * 366.0
@@ -50,7 +53,7 @@ class Operation:
 
     Attributes:
         kind: One of :data:`KINDS`.
-        name: Of its task or reservation.
+        name: Of its task, reservation or domain.
         cluster_time_s: When, on the cluster's clock.
         came: Tasks that had come by then.
         deciding: Whether a decision was pending then.
@@ -114,6 +117,8 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
     cluster.settle()
     if what.kind in OBSERVED:
         cluster.observed(what.kind, what.name, what.more)
+    elif what.kind == SIGNAL:
+        cluster.hear(what.name, str(what.more["signal"]), float(what.more["value"]))
     elif what.kind == RESERVE:
         cluster.reserve(Reservation(what.name, **what.more))
     elif what.kind == UNRESERVE:
@@ -134,7 +139,7 @@ def happen(cluster: SimulatedCluster, what: Operation, *, live: bool) -> None:
 
 def happened(cluster: SimulatedCluster, what: Operation) -> bool:
     """Whether an operation has taken effect already."""
-    if what.kind in OBSERVED:
+    if what.kind in OBSERVED or what.kind == SIGNAL:
         return what.number is not None and cluster.operated > what.number
     if what.kind == RESERVE:
         return what.name in cluster.reservations

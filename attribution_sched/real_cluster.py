@@ -14,6 +14,7 @@ before its end was reported.
 from __future__ import annotations
 
 import datetime
+import logging
 import math
 import os
 import statistics
@@ -27,14 +28,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attribution_sched import operations
+from attribution_sched.cluster import signals
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.engine.engine import release, reprice
+from attribution_sched.cluster.engine.engine import link_load, meter, price, release, reprice, signal_hour
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import r_eff
 from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, problem
+from attribution_sched.errors import AttributionSchedError, ExecutorError, LaunchRefused, SettingsError, problem
 from attribution_sched.executors import stand_in
 from attribution_sched.executors.executor import Executor
 from attribution_sched.executors.local import LocalExecutor
@@ -59,6 +61,8 @@ from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, T
 
 if TYPE_CHECKING:
     from attribution_sched.system import System
+
+_logger = logging.getLogger(__name__)
 
 STAND_IN: tuple[str, ...] = (sys.executable, "-I", "-S", str(Path(stand_in.__file__).resolve()))
 """What runs for a task that was handed in without a command."""
@@ -89,6 +93,9 @@ ATTEMPTS = 3
 
 SKEW_S = 120.0
 """How far the wall clock may lie behind what the journal last recorded."""
+
+ELECTRICITY, CARBON = "electricity", "carbon"
+"""Fields of a domain that may have a live source."""
 
 HELD, RELEASING, RELEASED, CANCELLING, GONE = "held", "releasing", "released", "cancelling", "gone"
 """How far a launch has come; each is on disk before the next begins."""
@@ -141,6 +148,19 @@ class Twin(SimulatedCluster):
             self.stop(name)
         elif kind == operations.FAILED:
             self._wait_again(slot, str(more.get("reason", "")), aside=bool(more.get("aside")))
+
+    def hear(self, domain: str, signal: str, value: float) -> None:
+        """Believe what a live source said from this hour on, and price what runs by it."""
+        arrays, state = self.engine.arrays, self.engine.state
+        names = [each.name for each in self.world.cluster.domains]
+        hour = signal_hour(arrays, float(state.clock[0, st.LAST_TICK]))
+        row = st.ELECTRICITY if signal == ELECTRICITY else st.CARBON
+        self.believe((self.now_s, hour, names.index(domain), row, value))
+        load = np.zeros((len(names), len(names)))
+        link_load(state, 0, load)
+        for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING).tolist():
+            price(arrays, state, 0, slot, load, self.engine._scratch)
+        meter(arrays, state, 0)
 
     def _enter(self, waiting: Waiting) -> None:
         """Put a task into the window; its demands are expected to be what those of its kind turned out to be."""
@@ -486,6 +506,7 @@ class Live:
         self._cursors: dict[str, Mapping[str, Any]] = {}
         self._attempts: dict[str, int] = {}
         self._failures: dict[str, int] = {}
+        self._heard: dict[tuple[str, str], int] = {}
         self._origin_s, self._duplex = 0.0, 1.0
         self.domains: list[str] = list(self.executors)
         self.cap_w: Callable[[int, int], float] | None = None
@@ -658,6 +679,7 @@ class Live:
 
     def poll(self, cluster: Twin) -> Iterator[Operation]:
         """Look at the executors; what they report, as operations that the journal has not seen yet."""
+        yield from self._hear(cluster)
         for domain, executor in self.executors.items():
             if any(domain in each.parts for each in self.launched.values()):
                 observed = executor.observe(self._cursors.get(domain, {}))
@@ -672,6 +694,23 @@ class Live:
             if report is not None:
                 kind, more = report
                 yield operations.operation(cluster, kind, each.task, key=each.key, **more)
+
+    def _hear(self, cluster: Twin) -> Iterator[Operation]:
+        """Ask the live sources of prices and carbon, once an hour each; one that fails leaves what it said last."""
+        hour = int(cluster.now_s // signals.HOUR_S)
+        for domain in cluster.world.cluster.domains:
+            for name in (ELECTRICITY, CARBON):
+                source = getattr(domain, name)
+                asked = isinstance(source, signals.Live) and source.usual is not None
+                if not asked or self._heard.get((domain.name, name)) == hour:
+                    continue
+                self._heard[domain.name, name] = hour
+                try:
+                    value = source.ask()
+                except (OSError, ValueError, AttributionSchedError) as error:
+                    _logger.warning("%s of %s: no news this hour, the last value stays (%s)", name, domain.name, error)
+                    continue
+                yield operations.operation(cluster, operations.SIGNAL, domain.name, signal=name, value=value)
 
     def _note(self, made: Launched, event: Event) -> None:
         if event.kind == STEP:

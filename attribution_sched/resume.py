@@ -404,6 +404,8 @@ def save_cluster(cluster: SimulatedCluster) -> tuple[Arrays, dict[str, Any]]:
         arrays["quotas.used"] = cluster.spending.used.copy()
     if cluster.corrected:
         arrays["links.base"] = cluster._arrays.base.copy()
+    if cluster.heard:
+        arrays["signals.heard"] = np.array(cluster.heard)
     facts = {
         "residents": {str(slot): _task(task) for slot, task in cluster.residents.items()},
         "backlog": [_task(each.task) for each in waiting],
@@ -447,6 +449,8 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
     if "links.base" in arrays:
         cluster._arrays.base[...] = arrays["links.base"]
         cluster.corrected = True
+    for heard in arrays.get("signals.heard", ()):
+        cluster.believe(tuple(heard.tolist()))
     cluster.residents.clear()
     cluster.backlog = Backlog()
     cluster.held.clear()

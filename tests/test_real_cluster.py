@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from attribution_sched import System, operations
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import Plan, Replica, Segment
+from attribution_sched.config import load_settings
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
 from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.explain.explanation import Explanation
@@ -425,3 +427,57 @@ def test_a_bill_of_real_processes_adds_up_to_their_cpu_seconds(tmp_path):
         assert metered_s > own > 0.0
         units = {row["part"]: row["unit"] for row in system.bill().rows()}
         assert units["CPU time"] == "s" and "energy" not in units
+
+
+def grids(folder):
+    """The same two domains; what the grids of one and the prices of the other are is read from files."""
+    (folder / "east.txt").write_text("500\n")
+    (folder / "west.txt").write_text("0.3\n")
+    plain = SETTINGS.model_dump(mode="json", exclude_none=True)
+    for domain in plain["domains"]:
+        name = domain["name"]
+        what, usual = ("carbon", 250.0) if name == "east" else ("electricity", 0.1)
+        if what == "carbon":
+            domain.pop("carbon_g_per_kwh", None)
+        domain[what] = {"kind": "live", "path": str(folder / f"{name}.txt"), "usual": usual}
+    plain["reward"]["energy_usd_per_kwh"] = 0.1
+    return load_settings(plain)
+
+
+def signals_of(system):
+    return system.cluster.engine.arrays.signals[:, :3].copy()
+
+
+def test_live_sources_of_a_real_cluster_are_asked_by_the_hour_and_the_journal_keeps_what_they_said(tmp_path, caplog):
+    settings, live = grids(tmp_path), machines(tmp_path)
+    with System(settings, Mixed(), journal=tmp_path / "j.sqlite", queue="empty", cluster=live) as system:
+        assert signals_of(system).tolist() == np.ones((2, 3, 2)).tolist()
+        system.submit("bert-base", steps=400, id="one", command=sh("sleep 30"))
+        system.schedule_next_task()
+        heard = [intent for intent in system.journal.intents() if intent.kind == "signal"]
+        told = sorted((each.details["name"], each.details["signal"], each.details["value"]) for each in heard)
+        assert told == [("east", "carbon", 500.0), ("west", "electricity", 0.3)]
+        assert signals_of(system)[:, 0].tolist() == [[1.0, pytest.approx(3.0)], [2.0, 1.0]]
+        # Another hour, another reading; the file of the other domain is gone and its last value stays.
+        (tmp_path / "east.txt").write_text("500\n125\n")
+        (tmp_path / "west.txt").unlink()
+        live._heard.clear()
+        for what in live.poll(system.cluster):
+            system._operate(what)
+        assert "electricity of west: no news this hour, the last value stays" in caplog.text
+        assert signals_of(system)[:, 0].tolist() == [[1.0, pytest.approx(3.0)], [0.5, 1.0]]
+        known, state = signals_of(system), state_of(system)
+        arrays, facts = save_cluster(system.cluster)
+        fresh = type(system.cluster)(system.cluster.world, 0, arrivals=False, live=live)
+        restore_cluster(fresh, arrays, facts)
+        assert np.array_equal(fresh.engine.arrays.signals[:, :3], known)
+        # What runs is priced by it at once: grams a second of a task on both domains are linear in one's intensity.
+        rates = []
+        for value in (125.0, 500.0, 312.5):
+            fresh.hear("east", "carbon", value)
+            rates.append(fresh.engine.state.tasks[0, 0, st.CARBON_RATE])
+        assert rates[0] < rates[1] and rates[2] == pytest.approx((rates[0] + rates[1]) / 2.0)
+    with resumed(tmp_path, live=machines(tmp_path)) as again:
+        assert np.array_equal(signals_of(again), known)
+        assert all(np.array_equal(state[name], array) for name, array in state_of(again).items())
+        again.cancel("one")

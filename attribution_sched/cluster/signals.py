@@ -22,7 +22,7 @@ import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -250,38 +250,63 @@ class Scaled:
 
 @dataclass
 class Live:
-    """A source that is asked when its value is needed, and remembered: a price feed, a carbon API, a queue.
+    """A source outside: a price feed, a carbon API, a file that somebody keeps up to date.
+
+    Without a usual value it is asked when its value is needed, and remembered. With one it is asked by whoever runs a
+    real cluster, once an hour (:meth:`ask`), and everybody reads what was noted last: a decision waits for no answer,
+    and going through the journal again gives the same numbers. A simulation holds the usual value.
 
     A forecast is the last value; its error grows with the root of the horizon from the steps seen so far.
 
     Attributes:
         read: Called without arguments; returns the value now.
         name: What to call it in errors.
+        usual: What holds until it is first asked.
     """
 
     read: Callable[[], float]
     name: str = "live signal"
+    usual: float | None = None
     _seen: list[tuple[float, float]] = field(default_factory=list, repr=False)
 
+    @classmethod
+    def from_file(cls, path: str | Path, usual: float) -> Live:
+        """The last number of a text file, read anew every hour: whatever brings it there keeps it up to date."""
+        return cls(partial(_last_number, Path(path)), str(path), usual)
+
     def at(self, time_s: float) -> float:
-        """The value now; asked once for each moment."""
+        """The value now; without a usual value asked once for each moment."""
         _check_time(time_s)
-        if self._seen and time_s <= self._seen[-1][0]:
-            past = bisect.bisect_right([t for t, _ in self._seen], time_s) - 1
-            return self._seen[max(past, 0)][1]
+        if self._seen and (self.usual is not None or time_s <= self._seen[-1][0]):
+            past = bisect.bisect_right(self._seen, time_s, key=lambda seen: seen[0]) - 1
+            return self._seen[past][1] if past >= 0 or self.usual is None else self.usual
+        return self.usual if self.usual is not None else self.note(time_s, self.ask())
+
+    def ask(self) -> float:
+        """What the source says now.
+
+        Raises:
+            SettingsError: If that is no finite number, or below 0.
+        """
         value = float(self.read())
-        if not math.isfinite(value):
-            raise SettingsError(problem(self.name, value, "must return a finite number", "Mend the source"))
-        self._seen.append((time_s, value))
+        if not (math.isfinite(value) and value >= 0.0):
+            raise SettingsError(problem(self.name, value, "must be a finite number >= 0", "Mend the source"))
+        return value
+
+    def note(self, time_s: float, value: float) -> float:
+        """Remember what it said at a moment, unless that is known; returns the value."""
+        if not self._seen or time_s > self._seen[-1][0]:
+            self._seen.append((time_s, value))
         return value
 
     def forecast(self, time_s: float, horizon_s: float) -> Forecast:
         """The value now, and how far such values have wandered in as long a time."""
         value = self.at(time_s)
         _check_time(time_s, horizon_s)
-        if len(self._seen) < 3:
+        seen = [each for each in self._seen if each[0] <= time_s]
+        if len(seen) < 3:
             return Forecast(value, abs(value) if horizon_s > 0 else 0.0)
-        times, values = (np.array(column) for column in zip(*self._seen, strict=True))
+        times, values = (np.array(column) for column in zip(*seen, strict=True))
         rate = float(np.mean(np.diff(values) ** 2 / np.maximum(np.diff(times), 1e-9)))
         return Forecast(value, math.sqrt(rate * horizon_s))
 
@@ -289,6 +314,11 @@ class Live:
     def persistence(self) -> float:
         """It wanders: what is off stays off."""
         return 1.0
+
+
+def _last_number(path: Path) -> float:
+    words = path.read_text(encoding="utf-8").replace(",", " ").split()
+    return float(words[-1]) if words else math.nan
 
 
 @dataclass(frozen=True)
@@ -405,10 +435,10 @@ def possible(signal: Signal, time_s: float, normals: FloatArray) -> FloatArray:
 def by_hour(signal: Signal, hours: int) -> FloatArray:
     """Values of a signal at the start of every hour of the run, shape ``(hours,)``; not to be changed.
 
-    The hours of a simulation do not come from a live source: it is asked once, and what it says then holds.
+    The hours of a simulation do not come from a live source: its usual value holds, or what it says when it is asked.
     """
     if isinstance(signal, Live):
-        return np.full(hours, signal.at(0.0))
+        return np.full(hours, usual(signal))
     return _grid_by_hour(signal, hours) if isinstance(signal, Grid) else _by_hour(signal, hours)
 
 
@@ -425,7 +455,9 @@ def _grid_by_hour(grid: Grid, hours: int) -> FloatArray:
 
 
 def usual(signal: Signal) -> float:
-    """What a table says of a signal: its mean over the year or over the recording; of a live one, its value now."""
+    """What a table says of a signal: its mean over the year or the recording; of a live one its usual value, or now."""
+    if isinstance(signal, Live) and signal.usual is not None:
+        return signal.usual
     if isinstance(signal, Grid):
         return signal.annual_mean
     if isinstance(signal, Series):

@@ -15,6 +15,7 @@ from attribution_sched.config.schema import (
     DomainLossSettings,
     GridCarbon,
     KindSettings,
+    LiveSignal,
     MatrixLinks,
     ModelSettings,
     PhillySettings,
@@ -47,18 +48,20 @@ def known_carbon(name: str) -> float | None:
         return None
 
 
-def signal_of(settings: GridCarbon | SeriesSignal | DaySignal) -> Signal:
+def signal_of(settings: GridCarbon | SeriesSignal | DaySignal | LiveSignal) -> Signal:
     """The signal that some settings describe."""
-    from attribution_sched.cluster.signals import DAY, Grid, Series
+    from attribution_sched.cluster.signals import DAY, Grid, Live, Series
 
     if isinstance(settings, SeriesSignal):
         return Series.from_csv(settings.path, settings.column)
     if isinstance(settings, DaySignal):
         return Series.hourly(settings.values, DAY)
+    if isinstance(settings, LiveSignal):
+        return Live.from_file(settings.path, settings.usual)
     return Grid(settings.grid, settings.seed, settings.start_h)
 
 
-def usual_carbon(settings: GridCarbon | SeriesSignal | DaySignal) -> float:
+def usual_carbon(settings: GridCarbon | SeriesSignal | DaySignal | LiveSignal) -> float:
     """What a table would say of a domain's carbon intensity, gCO2/kWh."""
     from attribution_sched.cluster.signals import usual
 

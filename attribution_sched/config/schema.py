@@ -180,8 +180,24 @@ class DaySignal(Record):
     values: Annotated[tuple[NonNegative, ...], Field(min_length=24, max_length=24)]
 
 
-CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal, Field(discriminator="kind")]
-ElectricitySettings = Annotated[SeriesPrice | DaySignal, Field(discriminator="kind")]
+class LiveSignal(Record):
+    """A file that somebody keeps up to date, see :class:`attribution_sched.cluster.signals.Live`.
+
+    A real cluster reads it once an hour; a simulation holds the usual value.
+
+    Attributes:
+        kind: ``live``.
+        path: Text file whose last number is the value now: gCO2/kWh, or USD/kWh for a price.
+        usual: What holds until it is first read.
+    """
+
+    kind: Literal["live"]
+    path: FilePath
+    usual: Positive
+
+
+CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal | LiveSignal, Field(discriminator="kind")]
+ElectricitySettings = Annotated[SeriesPrice | DaySignal | LiveSignal, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):

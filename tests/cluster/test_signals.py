@@ -6,7 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.signals import Constant, Grid, Live, Series, Signal, by_hour, grid_names, mean_over
+from attribution_sched.cluster.signals import (
+    Constant,
+    Grid,
+    Live,
+    Series,
+    Signal,
+    by_hour,
+    grid_names,
+    mean_over,
+    usual,
+)
 from attribution_sched.cluster.world import hourly_ratios
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, TraceError
@@ -64,8 +74,24 @@ def test_a_live_source_is_asked_once_for_each_moment():
     live = Live(lambda: next(asked))
     assert [live.at(t) for t in (0.0, 0.0, HOUR, 2 * HOUR, HOUR)] == [1.0, 1.0, 2.0, 4.0, 2.0]
     assert live.forecast(2 * HOUR, HOUR).error > 0
-    with pytest.raises(SettingsError, match="must return a finite number"):
+    with pytest.raises(SettingsError, match="must be a finite number >= 0"):
         Live(lambda: math.nan).at(0.0)
+
+
+def test_a_live_source_with_a_usual_value_is_read_as_it_was_noted_and_never_asked_by_a_reader(tmp_path):
+    path = tmp_path / "carbon.txt"
+    live = Live.from_file(path, 300.0)
+    # Nothing is there yet, and nobody minds: readers do not ask.
+    assert (live.at(0.0), usual(live), by_hour(live, 2).tolist()) == (300.0, 300.0, [300.0, 300.0])
+    path.write_text("2026-11-18T22:00,410\n2026-11-18T23:00,395.5\n")
+    assert live.ask() == 395.5
+    live.note(HOUR, 395.5)
+    live.note(2 * HOUR, 200.0)
+    live.note(2 * HOUR, 1.0)
+    assert [live.at(t) for t in (0.0, HOUR, 1.5 * HOUR, 9 * HOUR)] == [300.0, 395.5, 395.5, 200.0]
+    # What came later is not known at a moment, nor how far it wandered.
+    assert live.forecast(HOUR, HOUR).value == 395.5
+    assert usual(live) == 300.0
 
 
 @pytest.mark.parametrize(
