@@ -49,6 +49,8 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("traffic_usd", "Cross-domain traffic", "{:,.2f} USD"),
     ("electricity_usd", "Electricity at the preset's price", "{:,.2f} USD"),
     ("carbon_usd", "Carbon at the preset's price", "{:,.2f} USD"),
+    ("profiling_gpu_h", "Device-hours of profiling beforehand", "{:,.1f} h"),
+    ("profiling_kwh", "  their energy", "{:,.1f} kWh"),
     ("r_eff", "Σ R_eff", "{:+.2f}"),
     ("r_util", "Σ R_util", "{:+.2f}"),
     ("r_cost", "Σ R_cost", "{:+.2f}"),

@@ -683,6 +683,7 @@ class EpisodeSettings(Record):
         idiosyncrasy: Spread of latent demands; 0 makes all tasks of a kind alike.
         pool_size: Number of distinct task instances drawn from.
         pool_seed: Seed of those instances.
+        profiling_s: How long an opaque task is profiled on devices set aside, before it enters the queue.
     """
 
     horizon_s: Interval = 86_400.0
@@ -704,6 +705,7 @@ class EpisodeSettings(Record):
         int, Field(strict=True, ge=1, le=100_000), Why("every instance is drawn when the world is made")
     ] = 1024
     pool_seed: Seed = 20261116
+    profiling_s: Seconds = 0.0
 
     @model_validator(mode="after")
     def _few_events(self) -> Self:

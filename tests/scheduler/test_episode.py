@@ -7,9 +7,12 @@ from itertools import count
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
+from attribution_sched.config import load_settings
+from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.registry import make_policy
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
 
@@ -88,3 +91,27 @@ def test_an_episode_looks_at_no_clock(world):
     played = play(world, hurried, 3)
     assert hurried.deadline_s == 2.0
     assert played == play(world, HiPpo(think=False, deadline_s=math.inf), 3)
+
+
+def test_profiling_is_told_by_itself():
+    """Each opaque task that entered is charged the devices it asked for, and nothing else of the day changes."""
+    world = load_settings(
+        {"extends": "shared", "domain_defaults": {"devices": 8}, "episode": {"horizon_s": 14_400.0, "pool_size": 64}}
+    ).build_world()
+    told = play(world, make_policy("sjf"), 3)
+    free = play(replace(world, profiling_s=0.0), make_policy("sjf"), 3)
+    assert replace(told, profiling_gpu_h=0.0, profiling_kwh=0.0) == free
+    entered = told.arrived - told.turned_away
+    gpu, hours = world.cluster.domains[0].gpu, world.profiling_s / 3600.0
+    asked = told.profiling_gpu_h / hours
+    assert entered >= 5 and entered <= asked <= 8 * entered and asked == pytest.approx(round(asked))
+    assert told.profiling_gpu_h * gpu.idle_w < 1e3 * told.profiling_kwh <= told.profiling_gpu_h * gpu.tdp_w
+    twice = play(replace(world, profiling_s=600.0), make_policy("sjf"), 3)
+    assert twice.profiling_gpu_h == pytest.approx(2.0 * told.profiling_gpu_h)
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_profiling_time_is_refused(world, bad):
+    """One error with the value, the rule and the fix."""
+    with pytest.raises(SettingsError, match=r"profiling_s.*must be finite and >= 0.*0 profiles nothing"):
+        replace(world, profiling_s=bad)
