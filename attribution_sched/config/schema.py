@@ -380,6 +380,8 @@ class NetworkSettings(Record):
         duplex_efficiency: What is left of a link's direction while the other is busy, as ``profile links`` measures it.
             A pipeline trains with both busy, so links between domains are priced with so much of their bandwidth; all
             of it by default.
+        kwh_per_gb: Energy of the network for a gigabyte sent between domains, see
+            :data:`attribution_sched.cluster.wan.DEFAULT_KWH_PER_GB`; accounted in grams, in no reward.
     """
 
     links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
@@ -387,6 +389,7 @@ class NetworkSettings(Record):
     trace: FilePath | None = None
     trace_at_end: Literal["hold", "wrap"] = "hold"
     duplex_efficiency: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] | None = None
+    kwh_per_gb: Annotated[float, Field(strict=True, ge=0, le=100, allow_inf_nan=False)] | None = None
 
 
 _CENTURY = Why("a century has 876,600 hours")

@@ -72,6 +72,10 @@ class EpisodeSummary:
             the cluster's devices, and in no other figure; each of these tasks was submitted ``World.profiling_s``
             before it arrived.
         profiling_kwh: Energy of that.
+        network_gb: What crossed from domain to domain, moves included.
+        network_kwh: The network's energy for it, see :data:`~attribution_sched.cluster.wan.DEFAULT_KWH_PER_GB`; on no
+            meter of the cluster, in no price and no reward.
+        network_carbon_kg: CO2-equivalent of that, half by the grid of either end; not in ``carbon_kg``.
     """
 
     policy: str
@@ -105,6 +109,9 @@ class EpisodeSummary:
     carbon_usd: float = 0.0
     profiling_gpu_h: float = 0.0
     profiling_kwh: float = 0.0
+    network_gb: float = 0.0
+    network_kwh: float = 0.0
+    network_carbon_kg: float = 0.0
 
     @property
     def mean_queue_h(self) -> float:
@@ -226,6 +233,9 @@ def _play(
         carbon_usd=sums["carbon_g"] / 1e3 * world.reward.carbon_usd_per_kg,
         profiling_gpu_h=float(profiled[0]) / 3600.0,
         profiling_kwh=float(profiled[1]) / 3.6e6,
+        network_gb=sums["wan_bytes"] / 1e9,
+        network_kwh=sums["wan_bytes"] / 1e9 * world.cluster.wan.kwh_per_gb,
+        network_carbon_kg=sums["wan_g"] / 1e3,
     )
 
 
