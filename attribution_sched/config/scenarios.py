@@ -55,7 +55,7 @@ def build_scenario(
 
 
 def _steady(settings: Settings, scenario: str) -> World:
-    return _with_wan(settings.build_world(), spread=0.0, trace=None)
+    return _with_wan(settings.build_world(), spread=0.0, trace=None, failures=None)
 
 
 def _wandering(settings: Settings, scenario: str) -> World:
