@@ -169,7 +169,7 @@ class SeriesPrice(SeriesSignal):
 
 
 class DaySignal(Record):
-    """A signal that repeats every day, such as a tariff by the hour.
+    """A signal that repeats every day, such as a tariff by the hour; it is known ahead.
 
     Attributes:
         kind: ``day``.

@@ -296,8 +296,8 @@ def forecasters(spread=0.1):
     return law, wan, KalmanPredictor.of_network(wan)
 
 
-def test_after_a_repair_the_forecast_is_as_if_the_link_had_never_failed():
-    _, wan, predictor = forecasters()
+def test_the_forecast_goes_on_under_a_failure_and_after_the_repair_is_as_if_there_had_been_none():
+    law, wan, predictor = forecasters()
     _, _, unbroken = forecasters()
     process = WanProcess(replace(wan, failures=None), 4)
     for tick in range(40):
@@ -309,6 +309,10 @@ def test_after_a_repair_the_forecast_is_as_if_the_link_had_never_failed():
             failed[0, 1] *= 0.02
             failed[1, 0] *= 0.02
         predictor.observe(process.time_s, failed)
+        up, down = (1.0 - chance * 0.98 for chance in law.down_after(900.0))
+        expected = unbroken.forecast(900.0).mean_gbps.copy()
+        expected[[0, 1], [1, 0]] *= down / up if 10 <= tick < 30 else 1.0
+        np.testing.assert_allclose(predictor.forecast(900.0).mean_gbps, expected, rtol=1e-9)
     for horizon_s in (0.0, 300.0, 1800.0):
         np.testing.assert_allclose(
             predictor.forecast(horizon_s).mean_gbps, unbroken.forecast(horizon_s).mean_gbps, rtol=1e-12
