@@ -850,7 +850,8 @@ def _signals(moment: Moment, until_s: float, seed: int, numbers: IntArray) -> Fl
     tick_s = float(moment.state.clock[0, st.LAST_TICK])
     began_s = math.floor(tick_s / st.HOUR_S) * st.HOUR_S
     hours = math.ceil((until_s - began_s) / st.HOUR_S) + 1
-    found = np.ones((len(numbers), 2, hours, len(domains)))
+    # What nothing changes by the hour stays as it is now.
+    found = np.repeat(np.repeat(now[None, :, :1], len(numbers), axis=0), hours, axis=2)
     draws = [np.random.default_rng([seed, 5, number]) for number in numbers.tolist()]
     for k, domain in enumerate(domains):
         told = ((domain.electricity, reward.energy_usd_per_kwh), (domain.carbon, domain.carbon_g_per_kwh))
