@@ -7,7 +7,7 @@ import numpy as np
 
 from attribution_sched.cli.senses import by_the_mean
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.signals import Scaled
+from attribution_sched.cluster.signals import DAY, Scaled, Series
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.thinking import Think
@@ -53,7 +53,7 @@ def test_cutting_the_hours_changes_decisions(tell):
     """Carbon told as it is, and told the other way round: the cleanest grid as dirty as the dirtiest and vice versa."""
     policy = RuleFork(think=Think(screen=4, confirm=8))
     changed = asked_of = 0
-    for view, asked, _ in moments(world_at(DEAR), None, Rule(), 60, seed=5):
+    for view, asked, _ in moments(world_at(DEAR), None, Rule(), 120, seed=5):
         if asked.plan is None or view.replanning:
             continue
         tables = np.array([domain.carbon_g_per_kwh for domain in view.moment.world.cluster.domains])
@@ -94,9 +94,7 @@ def hidden(view):
     links[0, st.BANDWIDTH] *= raised
     links[0, st.DOWN] = 0.0
     moment = replace(moment, state=moment.state._replace(links=links), arrays=moment.arrays._replace(fails=0.0))
-    return replace(
-        view, bandwidth_gbps=view.bandwidth_gbps * raised, link_gbps=view.link_gbps * raised, moment=moment
-    )
+    return replace(view, bandwidth_gbps=view.bandwidth_gbps * raised, link_gbps=view.link_gbps * raised, moment=moment)
 
 
 def crosses(plan, pairs):
@@ -113,7 +111,7 @@ def test_failures_that_are_hidden_put_models_on_links_that_are_down(tell):
     wan = replace(world.cluster.wan, failures=replace(world.cluster.wan.failures, mean_up_h=6.0))
     # Failures as the preset has them are rare: of the same kind, but twenty times as often, so that there are some.
     often = replace(world, cluster=replace(world.cluster, wan=wan))
-    for view, asked, _ in moments(often, None, Rule(), 240, seed=7):
+    for view, asked, _ in moments(often, None, Rule(), 720, seed=7):
         pairs = down_at(view)
         if view.replanning or not pairs or asked.plan is None or len(asked.plan.domains) < 2:
             continue
@@ -127,25 +125,44 @@ def test_failures_that_are_hidden_put_models_on_links_that_are_down(tell):
     assert hidden_over > told_over
 
 
-def test_a_flat_price_changes_decisions_where_electricity_is_dear(tell):
-    """The tariff as it is, and its mean all day, at prices at which electricity weighs about as much as time."""
+def flattened(world, count, seed, per_day=60):
+    """Placements in a world, and those that are others when electricity is told by its mean."""
     policy = RuleFork(think=Think(screen=4, confirm=8))
     changed = asked_of = 0
-    world = world_at(0.0)
-    for view, asked, _ in moments(dear_by_the_hour(world), None, Rule(), 60, seed=5):
+    for view, asked, _ in moments(world, None, Rule(), count, seed=seed, per_day=per_day):
         if asked.plan is None or view.replanning:
             continue
         shown, flat = said_of(policy, (view, replace(view, moment=by_the_mean(view.moment, "electricity"))))
         asked_of += 1
         changed += shown != flat
-    tell("J3", cut="electricity by its mean", decisions=asked_of, changed=changed)
-    assert asked_of >= 10 and changed >= 0.1 * asked_of
+    return asked_of, changed
 
 
-def dear_by_the_hour(world):
-    """The same tariffs, fifty times as high."""
+def test_a_flat_price_changes_decisions_where_electricity_is_dear_and_regions_differ(tell):
+    """The tariff, and its mean all day. The preset's own are nearly alike and nobody can dodge them for long."""
+    world = world_at(0.0)
+    asked_of, changed = flattened(dear(world, lambda k, signal: Scaled(signal, FIFTY)), 240, 5)
+    tell(
+        "J3",
+        cut="electricity by its mean",
+        tariff="the preset's, fifty times as high",
+        decisions=asked_of,
+        changed=changed,
+    )
+    assert asked_of >= 20
+
+    # Half a day cheap and half a day dear, east and west the other way round.
+    day = FIFTY * 0.1 * np.repeat([0.2, 1.8], 12)
+    opposite = dear(world, lambda k, _: Series.hourly(day if k % 2 else day[::-1], DAY))
+    asked_of, changed = flattened(opposite, 240, 5)
+    tell("J3", cut="electricity by its mean", tariff="regions opposite", decisions=asked_of, changed=changed)
+    assert asked_of >= 20 and changed >= 0.05 * asked_of
+
+
+def dear(world, tariff):
+    """The same world with electricity fifty times as high, by other tariffs."""
     domains = tuple(
-        replace(domain, electricity=Scaled(domain.electricity, FIFTY)) for domain in world.cluster.domains
+        replace(domain, electricity=tariff(k, domain.electricity)) for k, domain in enumerate(world.cluster.domains)
     )
     reward = replace(world.reward, energy_usd_per_kwh=FIFTY * world.reward.energy_usd_per_kwh)
     return replace(world, cluster=replace(world.cluster, domains=domains), reward=reward)
