@@ -425,8 +425,8 @@ def draw_arrivals(
 
 # ------ Futures of a moment: what may come, drawn from what may be known, written down before anything is played
 #
-# Every stream has a purpose (arrivals, links, their failures, lost domains), and what a task present truly demands is drawn by a stream of
-# that task: leaving one out, or adding one, shifts nothing for the others.
+# Every stream has a purpose (arrivals, links, their failures, ends of incidents), and what a task present truly demands
+# is drawn by a stream of that task: leaving one out, or adding one, shifts nothing for the others.
 
 FACTORS = 4
 """What is believed of a task: logarithms of its compute, memory and host time and of its input traffic over nominal."""

@@ -11,9 +11,9 @@ common process to each link's own, without a second state to carry.
 
 The diagonal holds the links inside a domain; they do not fluctuate.
 
-Links may fail as well. Each pair of domains is up or down, both ways together, for exponential times of mean ``1/λ`` and
-``1/μ``; while it is down a detour leaves a share of what it would carry. Over any step Δ this chain too is advanced by
-its exact law, from a stream of its own and with one draw per pair whatever state it is in::
+Links may fail as well. Each pair of domains is up or down, both ways together, for exponential times of mean ``1/λ``
+and ``1/μ``; while it is down a detour leaves a share of what it would carry. Over any step Δ this chain too is advanced
+by its exact law, from a stream of its own and with one draw per pair whatever state it is in::
 
     P(down after Δ) = π + (down now − π)·e^(−(λ+μ)Δ),   π = λ/(λ+μ)
 
@@ -501,9 +501,7 @@ class WanProcess:
         failure_seed: Seed of the stream that failures are drawn from; by default a child of ``seed``.
     """
 
-    def __init__(
-        self, wan: Wan, seed: int | SeedSequence, failure_seed: int | SeedSequence | None = None
-    ) -> None:
+    def __init__(self, wan: Wan, seed: int | SeedSequence, failure_seed: int | SeedSequence | None = None) -> None:
         self.wan = wan
         self.time_s = 0.0
         k = len(wan.names)

@@ -194,7 +194,7 @@ def _usual_carbon(settings: Settings) -> float | None:
 
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType({
-    "steady": "bandwidth stands still",
+    "steady": "bandwidth stands still, and no link fails",
     "ou30": "bandwidth wanders within ±30 % of its base",
     "link-cut": "the fastest link keeps a tenth of its bandwidth, both ways, from hour 10 to 18",
     "load-20": "tasks arrive at 0.8 times the rate",

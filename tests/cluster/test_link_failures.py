@@ -1,4 +1,4 @@
-"""Links that fail by a law: its exact steps, one law in both simulators, and a fork that knows it but not the future."""
+"""Links that fail by a law: exact steps, the same in both simulators, a fork that knows the law and not the future."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""J3 decision → world: models that no domain holds are cut; grids, prices and failed links are what thinking goes by."""
+"""J3 decision → world: models that no domain holds are cut; thinking goes by grids, prices and links that failed."""
 
 from dataclasses import replace
 from itertools import pairwise
