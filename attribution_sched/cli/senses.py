@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -257,11 +257,13 @@ def nominal_links(moment: Moment) -> Moment:
     return replace(moment, state=moment.state._replace(links=links), arrays=holding)
 
 
-def by_the_mean(moment: Moment, signal: str) -> Moment:
+def by_the_mean(moment: Moment, signal: Literal["carbon", "electricity"]) -> Moment:
     """A moment in which ``carbon`` or ``electricity`` is everywhere what a table says of it, now and later."""
     cluster, signals = moment.world.cluster, moment.arrays.signals.copy()
-    signals[{"carbon": st.CARBON, "electricity": st.ELECTRICITY}[signal]] = 1.0
-    domains = tuple(replace(domain, **{signal: None}) for domain in cluster.domains)
+    if signal == "carbon":
+        signals[st.CARBON], domains = 1.0, tuple(replace(domain, carbon=None) for domain in cluster.domains)
+    else:
+        signals[st.ELECTRICITY], domains = 1.0, tuple(replace(domain, electricity=None) for domain in cluster.domains)
     world = replace(moment.world, cluster=replace(cluster, domains=domains))
     return replace(moment, world=world, arrays=moment.arrays._replace(signals=signals))
 

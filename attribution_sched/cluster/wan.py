@@ -352,9 +352,10 @@ class Wan:
         if self.trace is not None and self.trace.names != names:
             rule = f"must name the domains of the network, {names}"
             raise NetworkError(problem("trace.names", self.trace.names, rule, "Read the trace with these names"))
-        if self.failures is not None and not isinstance(self.failures, LinkFailures):
+        law: object = self.failures
+        if law is not None and not isinstance(law, LinkFailures):
             rule = "must be a LinkFailures, or None for links that hold"
-            raise NetworkError(problem("failures", self.failures, rule, "Use LinkFailures(mean_up_h=…, mean_down_h=…)"))
+            raise NetworkError(problem("failures", law, rule, "Use LinkFailures(mean_up_h=…, mean_down_h=…)"))
         if self.trace is not None and self.failures is not None:
             rule = "cannot go with recorded bandwidth, which has its own"
             raise NetworkError(problem("failures", self.failures, rule, "Leave out the trace or the failures"))

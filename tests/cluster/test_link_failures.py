@@ -394,6 +394,11 @@ def test_recorded_bandwidth_has_its_own_failures(tmp_path):
         small(network=network).build_world()
 
 
+def test_a_mapping_is_no_law_of_failures():
+    with pytest.raises(NetworkError, match="must be a LinkFailures"):
+        Wan.uniform(("a", "b"), gbps=5.0, latency_s=0.02, usd_per_gb=0.1, failures={"mean_up_h": 1.0})
+
+
 def test_settings_say_how_links_fail():
     assert failing().build_world().cluster.wan.failures == OFTEN
     assert small().build_world().cluster.wan.failures is None
