@@ -353,7 +353,7 @@ class RealCluster(Twin):
 
 def twin_world(world: World, tick_s: float) -> World:
     """A world as a twin takes it: it ticks with the wall clock, and nothing happens that nobody reported."""
-    still = replace(world.cluster, wan=replace(world.cluster.wan, spread=0.0))
+    still = replace(world.cluster, wan=replace(world.cluster.wan, spread=0.0, failures=None))
     return replace(world, cluster=still, tick_s=tick_s, incidents=())
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched import system as system_module
+from attribution_sched.cluster.engine.state import DOWN
 from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
 from attribution_sched.journal import journal as journal_room
@@ -19,6 +20,9 @@ from tests.campaigns.same import account, decisions
 from tests.small_world import small
 
 SETTINGS = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0})
+
+
+FAILURES = {"mean_up_h": 0.05, "mean_down_h": 0.05, "left": 0.05}
 
 
 @pytest.fixture
@@ -36,9 +40,9 @@ def same_state(one, other):
     return all(np.array_equal(array, theirs[name], equal_nan=array.dtype.kind == "f") for name, array in mine.items())
 
 
-def grown(path, policy, count, extra=0):
+def grown(path, policy, count, extra=0, settings=SETTINGS):
     """A system that has decided so often, with tasks of its own behind the window."""
-    system = System(SETTINGS, policy, seed=5, journal=path)
+    system = System(settings, policy, seed=5, journal=path)
     for number in range(extra):
         system.submit("resnet-50", steps=700 + number, id=f"own-{number}")
     while system.journal.count() < count:
@@ -83,6 +87,23 @@ def test_a_long_journal_goes_on_from_a_snapshot(tmp_path, short, policy):
                 system.schedule_next_task()
         assert same_state(resumed, straight)
         assert decisions(resumed.journal)[:count] == decisions(straight.journal)[:count]
+
+
+def test_links_go_on_failing_the_same_after_a_snapshot(tmp_path, short):
+    path, network = tmp_path / "run.journal", SETTINGS.network.model_dump(mode="json")
+    network["motion"]["failures"] = FAILURES
+    episode = SETTINGS.episode.model_dump(mode="json") | {"tick_s": 30.0}
+    settings = small(arrivals={"kind": "poisson", "rate_per_hour": 500.0}, network=network, episode=episode)
+    grown(path, "sjf", 70, settings=settings).close()
+    straight, down = grown(None, "sjf", 70, settings=settings), []
+    with System.resume(path) as resumed:
+        assert list(resumed.journal.events())[-1].details["lived_through"] < 40
+        while resumed.journal.count() < 140:
+            for system in (resumed, straight):
+                system.schedule_next_task()
+            down.append(float(resumed.cluster.engine.state.links[0, DOWN, 0, 1]))
+        assert same_state(resumed, straight)
+    assert 0.0 < np.mean(down) < 1.0
 
 
 @pytest.mark.slow

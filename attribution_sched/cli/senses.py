@@ -8,9 +8,9 @@ preset's site at a quarter of its size, power caps off but where they are the qu
 of a pair. *nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names;
 *pace*, *pace + raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks
 that look alike by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the
-measured table itself. *cross-domain*: arms differ in what is believed of tasks, links and carbon. In both, freedoms are
-cut one by one: sharing or cutting a model, power caps, waiting. A negative number is a sense or a freedom that costs.
-Days that were played are kept in a folder (one JSON line each) and not played again.
+measured table itself. *cross-domain*: arms differ in what is believed of tasks, links, carbon and prices. In both,
+freedoms are cut one by one: sharing or cutting a model, power caps, waiting. A negative number is a sense or a freedom
+that costs. Days that were played are kept in a folder (one JSON line each) and not played again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -183,8 +183,9 @@ class Sees:
 
     Args:
         reads: Of ``attributions`` and ``pace``; neither is the kind alone.
-        links: Whether it is shown what links carry now; else their nominal speed.
+        links: Whether it is shown what links carry now; else their nominal speed, and nothing of their failures.
         hourly: Whether it is shown the carbon of the hour and its forecast; else the annual mean.
+        priced: Whether it is shown the price of electricity of the hour and its forecast; else its mean.
         cut: Whether it may cut models over several domains.
         waits: Whether it may leave a task waiting that fits.
         fork: Whether it thinks at all; the rule alone does not.
@@ -200,6 +201,7 @@ class Sees:
         *,
         links: bool = True,
         hourly: bool = True,
+        priced: bool = True,
         cut: bool = True,
         waits: bool = True,
         fork: bool = True,
@@ -216,7 +218,7 @@ class Sees:
             coordinator._thinker = Thinker(Think(), coordinator.attributions, reads=reads)
             if beliefs is not None:
                 coordinator._thinker._beliefs = [(beliefs.world, beliefs)]
-        self.links, self.hourly, self.cut = links, hourly, cut
+        self.links, self.hourly, self.priced, self.cut = links, hourly, priced, cut
 
     def reset(self, seed: int) -> None:
         """Forget the last episode."""
@@ -238,22 +240,30 @@ class Sees:
         if not self.cut:
             seen = replace(seen, max_segments=1)
         if not self.hourly and seen.moment is not None:
-            seen = replace(seen, moment=_by_the_year(seen.moment))
+            seen = replace(seen, moment=by_the_mean(seen.moment, "carbon"))
+        if not self.priced and seen.moment is not None:
+            seen = replace(seen, moment=by_the_mean(seen.moment, "electricity"))
         if self.links or seen.moment is None:
             return seen
         base = seen.moment.arrays.base[0] / BYTES_PER_GBIT
-        state = seen.moment.state
-        links = state.links.copy()
-        links[0, 0], links[0, 1] = 0.0, seen.moment.arrays.base[0]
-        moment = replace(seen.moment, state=state._replace(links=links))
-        return replace(seen, bandwidth_gbps=base, link_gbps=base, moment=moment)
+        return replace(seen, bandwidth_gbps=base, link_gbps=base, moment=nominal_links(seen.moment))
 
 
-def _by_the_year(moment: Moment) -> Moment:
-    """A moment in which every grid has the intensity that a table says of it, now and later."""
+def nominal_links(moment: Moment) -> Moment:
+    """A moment in which every link carries its nominal speed, none is down, and none is expected to fail."""
+    links = np.zeros_like(moment.state.links)
+    links[0, st.BANDWIDTH] = moment.arrays.base[0]
+    holding = moment.arrays._replace(fails=0.0)
+    return replace(moment, state=moment.state._replace(links=links), arrays=holding)
+
+
+def by_the_mean(moment: Moment, signal: Literal["carbon", "electricity"]) -> Moment:
+    """A moment in which ``carbon`` or ``electricity`` is everywhere what a table says of it, now and later."""
     cluster, signals = moment.world.cluster, moment.arrays.signals.copy()
-    signals[st.CARBON] = 1.0
-    domains = tuple(replace(domain, carbon=None) for domain in cluster.domains)
+    if signal == "carbon":
+        signals[st.CARBON], domains = 1.0, tuple(replace(domain, carbon=None) for domain in cluster.domains)
+    else:
+        signals[st.ELECTRICITY], domains = 1.0, tuple(replace(domain, electricity=None) for domain in cluster.domains)
     world = replace(moment.world, cluster=replace(cluster, domains=domains))
     return replace(moment, world=world, arrays=moment.arrays._replace(signals=signals))
 
@@ -314,6 +324,7 @@ def crossing_arms(preset: str) -> Arms:
         "true demands": arm(lambda: Sees(BOTH, beliefs=true)),
         "links unknown": arm(lambda: Sees(BOTH, links=False)),
         "carbon by annual mean": arm(lambda: Sees(BOTH, hourly=False)),
+        "electricity flat": arm(lambda: Sees(BOTH, priced=False)),
         "caps allowed": arm(lambda: Sees(BOTH), capped),
         "cutting not allowed": arm(lambda: Sees(BOTH, cut=False)),
         "waiting not allowed": arm(lambda: Sees(BOTH, waits=False)),

@@ -48,7 +48,7 @@ from attribution_sched.cluster.recorded import ALIKE_ONE, ALIKE_WIDE, SESSION_GA
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.cluster.signals import possible
 from attribution_sched.cluster.streams import StreamState, integers
-from attribution_sched.cluster.wan import ou_advance
+from attribution_sched.cluster.wan import fail_links, ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool, task_working, working_shares
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import by_reference, kernel
@@ -391,6 +391,21 @@ def draw_links(
                 out[row, i, j] = 1.0 + epsilon
 
 
+@kernel(allocates=True)
+def draw_failures(
+    now: FloatArray, fails: float, stays_down: float, left: float, stream: StreamState, out: FloatArray
+) -> None:
+    """Leave of a path of the links, shape ``(T, K, K)``, what failures and repairs leave of it, row 0 as it is."""
+    down = now.copy()
+    for row in range(out.shape[0]):
+        if row > 0:
+            fail_links(down, fails, stays_down, stream)
+        for i in range(out.shape[1]):
+            for j in range(out.shape[2]):
+                if down[i, j] > 0.0:
+                    out[row, i, j] *= left
+
+
 @kernel
 def draw_arrivals(
     kind: int, params: FloatArray, now_s: float, until_s: float, stream: StreamState, many: int, times: FloatArray,
@@ -410,8 +425,8 @@ def draw_arrivals(
 
 # ------ Futures of a moment: what may come, drawn from what may be known, written down before anything is played
 #
-# Every stream has a purpose (arrivals, links, failures), and what a task present truly demands is drawn by a stream of
-# that task: leaving one out, or adding one, shifts nothing for the others.
+# Every stream has a purpose (arrivals, links, their failures, ends of incidents), and what a task present truly demands
+# is drawn by a stream of that task: leaving one out, or adding one, shifts nothing for the others.
 
 FACTORS = 4
 """What is believed of a task: logarithms of its compute, memory and host time and of its input traffic over nominal."""
@@ -808,6 +823,11 @@ def _links(moment: Moment, until_s: float, seed: int, future: int) -> tuple[Floa
     latent = np.clip(moment.state.links[0, 0], -arrays.ou_bound, arrays.ou_bound)
     stream = np.random.SeedSequence([seed, 3, future]).generate_state(4, np.uint64)
     draw_links(latent, arrays.ou_bound, arrays.ou_decay, arrays.ou_noise, arrays.ou_correlation, stream, path)
+    if arrays.fails > 0.0:
+        # That a link is down now shows; when it will be repaired, or another fails, is drawn by the law.
+        stream = np.random.SeedSequence([seed, 9, future]).generate_state(4, np.uint64)
+        down = moment.state.links[0, st.DOWN]
+        draw_failures(down, arrays.fails, arrays.stays_down, arrays.down_left, stream, path)
     return np.array(times), path
 
 
@@ -830,7 +850,8 @@ def _signals(moment: Moment, until_s: float, seed: int, numbers: IntArray) -> Fl
     tick_s = float(moment.state.clock[0, st.LAST_TICK])
     began_s = math.floor(tick_s / st.HOUR_S) * st.HOUR_S
     hours = math.ceil((until_s - began_s) / st.HOUR_S) + 1
-    found = np.ones((len(numbers), 2, hours, len(domains)))
+    # What nothing changes by the hour stays as it is now.
+    found = np.repeat(np.repeat(now[None, :, :1], len(numbers), axis=0), hours, axis=2)
     draws = [np.random.default_rng([seed, 5, number]) for number in numbers.tolist()]
     for k, domain in enumerate(domains):
         told = ((domain.electricity, reward.energy_usd_per_kwh), (domain.carbon, domain.carbon_g_per_kwh))

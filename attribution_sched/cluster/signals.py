@@ -105,7 +105,7 @@ class Constant:
 
 
 DAY = "a day that repeats"
-"""Source of a series that is meant to begin again every day."""
+"""Source of a series that is meant to begin again every day, such as a tariff: it is known ahead."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ class Series:
     """Recorded values, each in force from its time to the next; after the last the series begins again.
 
     A forecast knows the past only: it is what the series had one day earlier at the same hour (or has now, on the first
-    day), and its error is how far off that rule was over the past, one standard deviation.
+    day), and its error is how far off that rule was over the past, one standard deviation. A day that repeats is known
+    ahead, without error.
 
     Attributes:
         times_s: When each value begins, ascending from 0, shape ``(n,)``.
@@ -200,8 +201,8 @@ class Series:
     def forecast(self, time_s: float, horizon_s: float) -> Forecast:
         """The value at the same hour of the last day that is known; see the class."""
         _check_time(time_s, horizon_s)
-        if horizon_s == 0:
-            return Forecast(self.at(time_s), 0.0)
+        if horizon_s == 0 or self.source == DAY:
+            return Forecast(self.at(time_s + horizon_s), 0.0)
         days = math.ceil(horizon_s / DAY_S)
         then = time_s + horizon_s - days * DAY_S
         value = self.at(then) if then >= 0 else self.at(time_s)

@@ -1,4 +1,4 @@
-"""The wide-area network between domains: bandwidth that wanders, latency that rises with load, a price.
+"""The wide-area network between domains: bandwidth that wanders and fails, latency that rises with load, a price.
 
 ``B_ij(t) = B_ij^base · (1 + ε_ij(t))`` with ``ε = clip(x, ±bound)`` and ``x`` a latent Ornstein–Uhlenbeck
 process of reversion rate θ and stationary spread s. Over any step Δ it is advanced by its exact law::
@@ -10,6 +10,12 @@ its bounds. Because every link shares θ, correlating the innovations by ρ is t
 common process to each link's own, without a second state to carry.
 
 The diagonal holds the links inside a domain; they do not fluctuate.
+
+Links may fail as well. Each pair of domains is up or down, both ways together, for exponential times of mean ``1/λ``
+and ``1/μ``; while it is down a detour leaves a share of what it would carry. Over any step Δ this chain too is advanced
+by its exact law, from a stream of its own and with one draw per pair whatever state it is in::
+
+    P(down after Δ) = π + (down now − π)·e^(−(λ+μ)Δ),   π = λ/(λ+μ)
 
 Recorded bandwidth can be replayed from a CSV file in place of the process. The file is in long form, one
 observation per line: ``time_s, src, dst, gbps``. Between two observations of a link its last value holds. A
@@ -28,9 +34,9 @@ from typing import Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.random import SeedSequence
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from attribution_sched.cluster.streams import StreamState, normal, seed_stream
+from attribution_sched.cluster.streams import StreamState, normal, seed_stream, uniform
 from attribution_sched.errors import NetworkError, TraceError, nearest, problem
 from attribution_sched.kernels import kernel
 from attribution_sched.types import FloatArray, IntArray
@@ -243,6 +249,52 @@ Koomey and France, Journal of Industrial Ecology 22, 2018), carried on to 2022 (
 together, so more than a backbone alone. An average: links draw nearly as much when idle, so it is accounted and never
 steers."""
 
+MOST_FAILURE_H = 1e6
+"""Longest mean time between failures, or of one: a century has 876,600 hours."""
+
+
+@dataclass(frozen=True)
+class LinkFailures:
+    """How links between domains fail and are repaired, every pair by itself.
+
+    Attributes:
+        mean_up_h: Mean hours from a repair to the next failure.
+        mean_down_h: Mean hours that a failure lasts.
+        left: Share of its bandwidth that a link carries while it is down, by a detour.
+    """
+
+    mean_up_h: float
+    mean_down_h: float
+    left: float = 0.02
+
+    def __post_init__(self) -> None:
+        """Check every figure."""
+        for name in ("mean_up_h", "mean_down_h"):
+            hours = getattr(self, name)
+            if not 0 < hours <= MOST_FAILURE_H:
+                rule = f"must be > 0 and <= {MOST_FAILURE_H:g} hours"
+                raise NetworkError(problem(f"failures.{name}", hours, rule, "Leave failures out for links that hold"))
+        if not 0 < self.left < 1:
+            fix = "Write a link without a detour as a small number such as 0.001"
+            raise NetworkError(problem("failures.left", self.left, "must lie strictly between 0 and 1", fix))
+
+    @property
+    def down_share(self) -> float:
+        """Share of the time that a link is down in the long run."""
+        return self.mean_down_h / (self.mean_up_h + self.mean_down_h)
+
+    def kept(self, dt_s: float) -> float:
+        """What is left after ``dt_s`` of knowing whether a link is up."""
+        return math.exp(-self._forgotten(dt_s))
+
+    def down_after(self, dt_s: float) -> tuple[float, float]:
+        """Chance to be down ``dt_s`` later, of a link that is up now and of one that is down now."""
+        share, forgotten = self.down_share, -math.expm1(-self._forgotten(dt_s))
+        return share * forgotten, share + (1.0 - share) * self.kept(dt_s)
+
+    def _forgotten(self, dt_s: float) -> float:
+        return dt_s / 3600.0 * (1.0 / self.mean_up_h + 1.0 / self.mean_down_h)
+
 
 class WanMotion(TypedDict, total=False):
     """The fields of :class:`Wan` that say how a network moves."""
@@ -253,6 +305,7 @@ class WanMotion(TypedDict, total=False):
     correlation: float
     congestion: float
     trace: BandwidthTrace | None
+    failures: LinkFailures | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +324,7 @@ class Wan:
         congestion: How strongly load raises latency, see :func:`effective_latency`.
         trace: Recorded bandwidth that replaces the process. Its figures are used as recorded, unbounded.
         kwh_per_gb: Energy of the network for a gigabyte sent from domain to domain; accounted, in no reward.
+        failures: How links fail; None for links that hold.
         provenance: ``(source, destination)`` → how the figures of a link were got; empty if not known.
     """
 
@@ -285,6 +339,7 @@ class Wan:
     congestion: float = DEFAULT_CONGESTION
     trace: BandwidthTrace | None = None
     kwh_per_gb: float = DEFAULT_KWH_PER_GB
+    failures: LinkFailures | None = None
     provenance: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -306,6 +361,13 @@ class Wan:
         if self.trace is not None and self.trace.names != names:
             rule = f"must name the domains of the network, {names}"
             raise NetworkError(problem("trace.names", self.trace.names, rule, "Read the trace with these names"))
+        law: object = self.failures
+        if law is not None and not isinstance(law, LinkFailures):
+            rule = "must be a LinkFailures, or None for links that hold"
+            raise NetworkError(problem("failures", law, rule, "Use LinkFailures(mean_up_h=…, mean_down_h=…)"))
+        if self.trace is not None and self.failures is not None:
+            rule = "cannot go with recorded bandwidth, which has its own"
+            raise NetworkError(problem("failures", self.failures, rule, "Leave out the trace or the failures"))
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -400,6 +462,23 @@ def ou_stationary(latent: FloatArray, spread: float, rho: float, state: StreamSt
 
 
 @kernel
+def fail_links(down: FloatArray, from_up: float, from_down: float, state: StreamState) -> None:
+    """Advance which links of one cluster are down, in place; both ways of a pair fail together.
+
+    Args:
+        down: 1 for a link that is down, else 0, shape ``(K, K)``; the diagonal is left alone.
+        from_up: Chance of a link that is up to be down after the step.
+        from_down: Chance of one that is down to be so still; the same as ``from_up`` draws from the stationary law.
+        state: The random stream of failures. A call draws one number per pair, whatever happens to the others.
+    """
+    for i in range(down.shape[0]):
+        for j in range(i):
+            chance = from_down if down[i, j] > 0.0 else from_up
+            down[i, j] = 1.0 if uniform(state) < chance else 0.0
+            down[j, i] = down[i, j]
+
+
+@kernel
 def emit_epsilon(latent: FloatArray, bound: float, epsilon: FloatArray) -> None:
     """Write ``clip(latent, ±bound)`` into ``epsilon``, shape ``(K, K)``; 0 on the diagonal."""
     for i in range(latent.shape[0]):
@@ -418,15 +497,21 @@ def effective_latency(base_s: FloatArray, utilisation: FloatArray, congestion: f
     return loaded
 
 
+FAILURE_STREAM = 3
+"""Place of the stream of link failures among the children of an episode's seed: after those of the network, of the
+tasks, and of the devices that the event simulator wears out."""
+
+
 class WanProcess:
     """A network in motion: one cluster's links, stepped by the kernels above.
 
     Args:
         wan: The network.
         seed: Seed of the cluster's random stream; the first state is a stationary draw.
+        failure_seed: Seed of the stream that failures are drawn from; by default a child of ``seed``.
     """
 
-    def __init__(self, wan: Wan, seed: int | SeedSequence) -> None:
+    def __init__(self, wan: Wan, seed: int | SeedSequence, failure_seed: int | SeedSequence | None = None) -> None:
         self.wan = wan
         self.time_s = 0.0
         k = len(wan.names)
@@ -434,6 +519,12 @@ class WanProcess:
         self._latent = np.zeros((k, k))
         self._multiplier = None if wan.trace is None else wan.trace.multiplier(wan.bandwidth_gbps)
         ou_stationary(self._latent, wan.spread, wan.correlation, self._state)
+        self._down = np.zeros((k, k))
+        if wan.failures is not None:
+            root = SeedSequence(seed) if not isinstance(seed, SeedSequence) else seed
+            own = SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, FAILURE_STREAM))
+            self._failing = seed_stream(own if failure_seed is None else failure_seed)
+            fail_links(self._down, wan.failures.down_share, wan.failures.down_share, self._failing)
 
     def step(self, dt_s: float) -> None:
         """Let ``dt_s`` seconds pass, in one exact step."""
@@ -442,7 +533,14 @@ class WanProcess:
         wan = self.wan
         decay, noise_scale = ou_coefficients(wan.reversion_per_s, wan.spread, dt_s)
         ou_advance(self._latent, decay, noise_scale, wan.correlation, self._state)
+        if wan.failures is not None:
+            fail_links(self._down, *wan.failures.down_after(dt_s), self._failing)
         self.time_s += dt_s
+
+    @property
+    def down(self) -> NDArray[np.bool_]:
+        """Which links are down now, shape ``(K, K)``, symmetric."""
+        return np.asarray(self._down > 0.0)
 
     @property
     def latent(self) -> FloatArray:
@@ -462,8 +560,10 @@ class WanProcess:
 
     @property
     def bandwidth_gbps(self) -> FloatArray:
-        """Bandwidth of every link now, shape ``(K, K)``."""
-        return self.wan.bandwidth_gbps * (1.0 + self.epsilon)
+        """Bandwidth of every link now, shape ``(K, K)``; a link that is down carries what its detour does."""
+        carried: FloatArray = self.wan.bandwidth_gbps * (1.0 + self.epsilon)
+        failures = self.wan.failures
+        return carried if failures is None else np.where(self.down, carried * failures.left, carried)
 
     def latency_s(self, utilisation: ArrayLike = 0.0) -> FloatArray:
         """One-way latency of every link under the given load in [0, 1], a number or shape ``(K, K)``."""

@@ -110,10 +110,13 @@ def _named(key: str) -> Iterator[None]:
 
 def _wan(settings: Settings) -> Wan:
     from attribution_sched.cluster.regions import wan_between
-    from attribution_sched.cluster.wan import BandwidthTrace, Wan
+    from attribution_sched.cluster.wan import BandwidthTrace, LinkFailures, Wan
 
     network, names = settings.network, settings.domain_names
-    motion = cast("WanMotion", network.motion.model_dump())
+    motion = cast("WanMotion", network.motion.model_dump(exclude={"failures"}))
+    failures = network.motion.failures
+    if failures is not None:
+        motion["failures"] = LinkFailures(**failures.model_dump())
     if network.trace is not None:
         motion["trace"] = BandwidthTrace.from_csv(network.trace, names, at_end=network.trace_at_end)
     links = network.links

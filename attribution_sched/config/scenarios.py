@@ -55,7 +55,7 @@ def build_scenario(
 
 
 def _steady(settings: Settings, scenario: str) -> World:
-    return _with_wan(settings.build_world(), spread=0.0, trace=None)
+    return _with_wan(settings.build_world(), spread=0.0, trace=None, failures=None)
 
 
 def _wandering(settings: Settings, scenario: str) -> World:
@@ -194,7 +194,7 @@ def _usual_carbon(settings: Settings) -> float | None:
 
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType({
-    "steady": "bandwidth stands still",
+    "steady": "bandwidth stands still, and no link fails",
     "ou30": "bandwidth wanders within ±30 % of its base",
     "link-cut": "the fastest link keeps a tenth of its bandwidth, both ways, from hour 10 to 18",
     "load-20": "tasks arrive at 0.8 times the rate",

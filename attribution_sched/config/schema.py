@@ -169,7 +169,7 @@ class SeriesPrice(SeriesSignal):
 
 
 class DaySignal(Record):
-    """A signal that repeats every day, such as a tariff by the hour.
+    """A signal that repeats every day, such as a tariff by the hour; it is known ahead.
 
     Attributes:
         kind: ``day``.
@@ -346,6 +346,25 @@ class MatrixLinks(Record):
     price_usd_per_gb: Matrix
 
 
+FailureHours = Annotated[
+    float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False), Why("a century has 876,600 hours")
+]
+
+
+class FailureSettings(Record):
+    """How links between domains fail, see :class:`attribution_sched.cluster.wan.LinkFailures`.
+
+    Attributes:
+        mean_up_h: Mean hours from a repair of a pair's link to its next failure.
+        mean_down_h: Mean hours that a failure lasts.
+        left: Share of its bandwidth that a link carries while it is down, by a detour.
+    """
+
+    mean_up_h: FailureHours
+    mean_down_h: FailureHours
+    left: Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] = 0.02
+
+
 class MotionSettings(Record):
     """How bandwidth and latency move, see :class:`attribution_sched.cluster.wan.Wan`.
 
@@ -355,6 +374,7 @@ class MotionSettings(Record):
         bound: Largest relative deviation from the base bandwidth.
         correlation: Correlation between the links.
         congestion: How strongly load raises latency.
+        failures: How links fail and are repaired; links that hold when left out.
     """
 
     reversion_per_s: Annotated[
@@ -366,6 +386,7 @@ class MotionSettings(Record):
     bound: Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False)] = 0.3
     correlation: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)] = 0.0
     congestion: NonNegative = 0.1
+    failures: FailureSettings | None = None
 
 
 class NetworkSettings(Record):

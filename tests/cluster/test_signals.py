@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.signals import (
+    DAY,
     Constant,
     Grid,
     Live,
@@ -15,6 +16,7 @@ from attribution_sched.cluster.signals import (
     by_hour,
     grid_names,
     mean_over,
+    possible,
     usual,
 )
 from attribution_sched.cluster.world import hourly_ratios
@@ -44,6 +46,17 @@ def test_a_forecast_of_a_series_knows_the_past_only():
     assert series.forecast(120 * HOUR, 6 * HOUR) == changed.forecast(120 * HOUR, 6 * HOUR)
     found = series.forecast(120 * HOUR, 6 * HOUR)
     assert found.value == values[102] and found.error == pytest.approx(3 * math.sqrt(2), rel=0.4)
+
+
+def test_a_day_that_repeats_is_known_ahead():
+    values = [float(hour) for hour in range(24)]
+    tariff, recording = Series.hourly(values, DAY), Series.hourly(values)
+    for hour, ahead in ((0, 5), (3, 30), (23, 2)):
+        assert tariff.forecast(hour * HOUR, ahead * HOUR) == ((hour + ahead) % 24, 0.0)
+    # A recording of one day says nothing of the hours that have not been.
+    assert recording.forecast(0.0, 5 * HOUR).value == 0.0
+    futures = possible(tariff, 2 * HOUR, np.random.default_rng(0).standard_normal((3, 30)))
+    assert np.array_equal(futures, np.tile([(2 + h) % 24 for h in range(30)], (3, 1)))
 
 
 @pytest.mark.parametrize("name", grid_names())

@@ -11,6 +11,7 @@ import pytest
 from attribution_sched.cluster.cost import CostModel, PlanCosts
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.signals import usual
 from attribution_sched.cluster.world import TaskKind, World, build_pool
 from attribution_sched.config import load_settings, preset_names
 
@@ -122,6 +123,27 @@ def test_most_device_hours_are_of_models_that_no_empty_domain_holds():
     assert tuple(k.model.name for k, alone in zip(world.kinds, planner.spanning, strict=True) if alone) == SPANNING
     asked = np.array([device_seconds(HOURLY, i) for i in range(len(world.kinds))])
     assert asked[planner.spanning].sum() > 0.5 * asked.sum()
+
+
+def test_links_of_the_hourly_preset_fail_about_once_a_day_and_hold_most_of_the_time():
+    failures = built(HOURLY).cluster.wan.failures
+    pairs = math.comb(len(built(HOURLY).cluster), 2)
+    assert pairs * 24.0 / (failures.mean_up_h + failures.mean_down_h) == pytest.approx(1.0)
+    assert 1.0 <= failures.mean_down_h <= 2.0 and failures.down_share < 0.015
+    others = [name for name in preset_names() if name != HOURLY]
+    assert all(built(name).cluster.wan.failures is None for name in others)
+
+
+def test_the_hourly_preset_has_an_evening_peak_by_the_local_clock_and_the_usual_price_on_average():
+    # Hours behind UTC on 1 July, when the run begins.
+    behind = {"aws:us-east-1": 4, "aws:us-west-2": 7, "azure:southcentralus": 5, "azure:westus": 7}
+    world = built(HOURLY)
+    for domain in world.cluster.domains:
+        assert domain.carbon.start_h == 24.0 * 181  # 1 July, 00:00 UTC
+        dear = [h for h in range(24) if domain.electricity.at(3600.0 * h) > 0.15]
+        assert sorted((h - behind[domain.name]) % 24 for h in dear) == [16, 17, 18, 19, 20]
+        assert usual(domain.electricity) == pytest.approx(world.reward.energy_usd_per_kwh)
+        assert domain.electricity.forecast(0.0, 3600.0 * 30).error == 0.0
 
 
 @pytest.mark.parametrize("model", ["llama-2-70b", "opt-66b"])

@@ -119,7 +119,7 @@ def test_profiling_time_is_refused(world, bad):
 
 
 def test_the_network_s_energy_is_accounted_and_steers_nothing():
-    """What crosses is counted once, its grams lie between those of the two ends, and no other figure of the day moves."""
+    """What crosses is counted once, its grams lie between those of the two ends, and no other figure moves."""
     settings = {"extends": "cross-domain", "episode": {"horizon_s": 28_800.0, "pool_size": 64}}
     cluster = load_settings(settings).build_world().cluster
     world = load_settings(settings | {"network": {"kwh_per_gb": 0.01}}).build_world()

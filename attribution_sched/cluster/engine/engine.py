@@ -83,7 +83,15 @@ from attribution_sched.cluster.reward import (
     usd_per_j,
 )
 from attribution_sched.cluster.streams import StreamState, integers, seed_stream
-from attribution_sched.cluster.wan import effective_latency, ou_advance, ou_coefficients, ou_stationary, trace_row
+from attribution_sched.cluster.wan import (
+    FAILURE_STREAM,
+    effective_latency,
+    fail_links,
+    ou_advance,
+    ou_coefficients,
+    ou_stationary,
+    trace_row,
+)
 from attribution_sched.cluster.world import BATCH_LEVELS, TaskPool, World, build_pool, hourly_ratios
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import kernel
@@ -616,6 +624,8 @@ def set_bandwidth(world: WorldArrays, state: StateArrays, e: int) -> None:
             else:
                 epsilon = min(max(state.links[e, 0, i, j], -world.ou_bound), world.ou_bound)
                 state.links[e, 1, i, j] = world.base[0, i, j] * (1.0 + epsilon)
+                if world.fails > 0.0 and state.links[e, st.DOWN, i, j] > 0.0:
+                    state.links[e, 1, i, j] *= world.down_left
     cut_links(world.incidents, state.clock[e, st.LAST_TICK], state.links[e, 1])
 
 
@@ -945,6 +955,10 @@ def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
             if world.trace_times_s.size == 0:
                 # A recorded network has no process of its own.
                 ou_advance(state.links[e, 0], world.ou_decay, world.ou_noise, world.ou_correlation, state.streams[e, 0])
+                if world.fails > 0.0:
+                    fail_links(
+                        state.links[e, st.DOWN], world.fails, world.stays_down, state.streams[e, st.LINK_FAILURES]
+                    )
             before_s = state.clock[e, st.LAST_TICK]
             state.clock[e, st.LAST_TICK] = state.clock[e, st.NEXT_TICK]
             state.clock[e, st.NEXT_TICK] += world.tick_s
@@ -981,6 +995,8 @@ def begin(world: WorldArrays, state: StateArrays, e: int) -> None:
     state.event[e, st.DONE] = 0
     meter(world, state, e)
     ou_stationary(state.links[e, 0], world.ou_spread, world.ou_correlation, state.streams[e, 0])
+    if world.fails > 0.0:
+        fail_links(state.links[e, st.DOWN], world.down_share, world.down_share, state.streams[e, st.LINK_FAILURES])
     set_bandwidth(world, state, e)
     state.clock[e, st.NEXT_ARRIVAL] = next_arrival(
         world.arrival_kind, world.arrival_params, world.arrival_times_s, 0, 0.0, state.streams[e, 1]
@@ -1777,8 +1793,9 @@ class Engine:
         self.arrays = _world_arrays(world, self.cost, self.pool, self.layouts)
         largest = max(domain.devices for domain in world.cluster.domains)
         self.state: StateArrays = make_state(
-            clusters, len(world.cluster), largest, world.max_running + world.queue_capacity, world.max_segments
-        )
+            clusters, len(world.cluster), largest, world.max_running + world.queue_capacity, world.max_segments,
+            world.cluster.wan.failures is not None,
+        )  # fmt: skip
         most = max(kind.batch_size // kind.microbatches[0] for kind in kinds)
         self._scratch = make_scratch(world.max_segments * int(self.layouts[:, 2].max()), most + 1)
         most_layers = max(len(kind.model) for kind in kinds)
@@ -1809,9 +1826,11 @@ class Engine:
             raise SettingsError(problem("seeds", len(seeds), rule, "Give one seed or None for each"))
         for e, seed in enumerate(seeds):
             if seed is not None:
-                wan, tasks = SeedSequence(seed).spawn(2)
-                self.state.streams[e, 0] = seed_stream(wan)
-                self.state.streams[e, 1] = seed_stream(tasks)
+                own = SeedSequence(seed).spawn(FAILURE_STREAM + 1)
+                self.state.streams[e, st.NETWORK_STREAM] = seed_stream(own[0])
+                self.state.streams[e, st.TASK_STREAM] = seed_stream(own[1])
+                if self.arrays.fails > 0.0:
+                    self.state.streams[e, st.LINK_FAILURES] = seed_stream(own[FAILURE_STREAM])
 
     def reset(self, chosen: BoolArray | None = None) -> None:
         """Begin an episode in all (or the chosen) clusters."""
@@ -1958,6 +1977,7 @@ class Engine:
 def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArray) -> WorldArrays:
     wan, reward = world.cluster.wan, world.reward
     decay, noise = ou_coefficients(wan.reversion_per_s, wan.spread, world.tick_s)
+    fails, stays_down = (0.0, 0.0) if wan.failures is None else wan.failures.down_after(world.tick_s)
     k = len(world.cluster)
     trace = wan.trace
     base_step, base_cost = baseline_costs(world, cost)
@@ -2014,6 +2034,10 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         ou_spread=wan.spread,
         ou_correlation=wan.correlation,
         ou_bound=wan.bound,
+        fails=fails,
+        stays_down=stays_down,
+        down_share=0.0 if wan.failures is None else wan.failures.down_share,
+        down_left=1.0 if wan.failures is None else wan.failures.left,
         congestion=wan.congestion,
         coupling_epsilon=EPSILON,
         slowdown_cap=slowdown_cap(),

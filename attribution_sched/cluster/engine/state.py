@@ -26,6 +26,12 @@ EVENT, SLOT, TAKEN, DONE = range(4)
 STATUS, POOL, SERIAL, SEGMENTS = range(4)
 """Columns of ``StateArrays.slots``: status, pool instance, arrival number, segments of its plan."""
 
+LATENT, BANDWIDTH, DOWN = range(3)
+"""Rows of ``StateArrays.links``; the last is there only where links fail."""
+
+NETWORK_STREAM, TASK_STREAM, LINK_FAILURES = range(3)
+"""Rows of ``StateArrays.streams``; the last is there only where links fail."""
+
 ELECTRICITY, CARBON = range(2)
 """Rows of ``WorldArrays.signals``."""
 
@@ -131,6 +137,10 @@ class WorldArrays(NamedTuple):
         signals: Price of electricity over the reward's and carbon intensity over the domain's, hour by hour, shape
             ``(2, H, K)``; after the last hour they begin again. One hour of ones where nothing outside changes.
         signals_from_h: Hour of the run at which they begin.
+        fails: Chance that a link which is up is down a tick later; 0 where links do not fail.
+        stays_down: Chance that one which is down still is a tick later.
+        down_share: Share of the time that a link is down.
+        down_left: Share of its bandwidth that is left of it then.
     """
 
     domains: DomainArrays
@@ -159,6 +169,10 @@ class WorldArrays(NamedTuple):
     ou_spread: float
     ou_correlation: float
     ou_bound: float
+    fails: float
+    stays_down: float
+    down_share: float
+    down_left: float
     congestion: float
     coupling_epsilon: float
     slowdown_cap: float
@@ -186,8 +200,9 @@ class StateArrays(NamedTuple):
     Attributes:
         clock: Shape ``(E, 6)``.
         event: Shape ``(E, 4)``.
-        streams: Random streams of the network and of the tasks, shape ``(E, 2, 4)``.
-        links: Latent process and bandwidth now (bytes/s), shape ``(E, 2, K, K)``.
+        streams: Random streams of the network, of the tasks and, where links fail, of that, shape ``(E, 2 or 3, 4)``.
+        links: Latent process, bandwidth now (bytes/s) and, where links fail, 1 for those that are down, shape
+            ``(E, 2 or 3, K, K)``.
         slots: Shape ``(E, S, 4)``.
         tasks: Shape ``(E, S, 22)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 11)``.
@@ -216,14 +231,17 @@ class StateArrays(NamedTuple):
     r_low: FloatArray
 
 
-def make_state(clusters: int, domains: int, devices: int, slots: int, segments: int) -> StateArrays:
-    """Allocate the state of a batch of clusters."""
+def make_state(
+    clusters: int, domains: int, devices: int, slots: int, segments: int, failing: bool = False
+) -> StateArrays:
+    """Allocate the state of a batch of clusters; ``failing`` for links that fail."""
     e, k, d, s, p = clusters, domains, devices, slots, segments
+    rows = 3 if failing else 2
     return StateArrays(
         clock=np.zeros((e, 6)),
         event=np.zeros((e, 4), dtype=np.int64),
-        streams=np.zeros((e, 2, 4), dtype=np.uint64),
-        links=np.zeros((e, 2, k, k)),
+        streams=np.zeros((e, rows, 4), dtype=np.uint64),
+        links=np.zeros((e, rows, k, k)),
         slots=np.zeros((e, s, 4), dtype=np.int64),
         tasks=np.zeros((e, s, len(TASK_COLUMNS))),
         plans=np.zeros((e, s, p, len(SEGMENT_FIELDS)), dtype=np.int64),

@@ -23,7 +23,7 @@ from attribution_sched.cluster.simulator.devices import Floor, Prices
 from attribution_sched.cluster.simulator.dispatch import Decider, Dispatcher, Failures, Preemption, Shared
 from attribution_sched.cluster.simulator.job import Device, Job, SimulationResult, Status, Totals
 from attribution_sched.cluster.streams import integers, seed_stream
-from attribution_sched.cluster.wan import WanProcess
+from attribution_sched.cluster.wan import FAILURE_STREAM, WanProcess
 from attribution_sched.cluster.world import World, build_pool
 
 __all__ = ["Decider", "Shared", "Simulator", "simulate"]
@@ -78,8 +78,8 @@ class Simulator:
     ) -> None:
         self.world, self.policy, self.seed, self.failures = world, policy, seed, failures
         # The third stream is the simulator's own; spawning it leaves the engine's two as they are.
-        network, tasks, self._wear_seed = SeedSequence(seed).spawn(3)
-        self.network = WanProcess(world.cluster.wan, network)
+        network, tasks, self._wear_seed, failing = SeedSequence(seed).spawn(FAILURE_STREAM + 1)
+        self.network = WanProcess(world.cluster.wan, network, failing)
         cost = CostModel(world.cluster, [k.model for k in world.kinds], [k.training for k in world.kinds])
         self.pool = build_pool(world)
         self.floor = Floor(Prices(world, cost, self.pool, self.network))

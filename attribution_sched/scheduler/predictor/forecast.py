@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.wan import DEFAULT_REVERSION_PER_S, DEFAULT_SPREAD, Wan
+from attribution_sched.cluster.wan import DEFAULT_REVERSION_PER_S, DEFAULT_SPREAD, LinkFailures, Wan
 from attribution_sched.errors import NetworkError, SettingsError, nearest, problem
 from attribution_sched.types import FloatArray
 
@@ -250,6 +250,7 @@ class KalmanParams:
         drift_per_sqrt_s: Standard deviation q that the level gains per square root of a second.
         gate: Standard deviations from which on a reading is a jump; infinity for never.
         repair_s: Mean seconds until a link that jumped below its base is back there; infinity foresees no repair.
+        failures: The law by which links fail, where it is known; None for jumps of any size.
     """
 
     reversion_per_s: float = DEFAULT_REVERSION_PER_S
@@ -258,6 +259,7 @@ class KalmanParams:
     drift_per_sqrt_s: float = 0.0
     gate: float = 4.5
     repair_s: float = math.inf
+    failures: LinkFailures | None = None
 
     def __post_init__(self) -> None:
         """Check every figure."""
@@ -462,7 +464,7 @@ class KalmanPredictor:
     @classmethod
     def of_network(cls, wan: Wan) -> KalmanPredictor:
         """Build the predictor of a network whose motion is known, as in a simulated world."""
-        params = KalmanParams(reversion_per_s=wan.reversion_per_s, spread=max(wan.spread, 1e-6))
+        params = KalmanParams(wan.reversion_per_s, max(wan.spread, 1e-6), failures=wan.failures)
         return cls(params, wan.bandwidth_gbps, wan.names)
 
     @property
@@ -496,8 +498,19 @@ class KalmanPredictor:
             base = None if base is None else _inside_one(base)
             state = kalman_start(self.params, links.shape, base, times.shape)
         moved = times > state.time_s
-        self._state = kalman_update(state, self.params, times, _inside_one(links))
+        # A detour carries a share of what the link would: the filter goes on as if it had never failed.
+        whole = links / np.where(self._failed(links), self.params.failures.left, 1.0) if self.params.failures else links
+        self._state = kalman_update(state, self.params, times, _inside_one(whole))
         self._last = links.copy() if self._last is None else np.where(moved, links, self._last)
+
+    def _failed(self, links: FloatArray) -> NDArray[np.bool_]:
+        """Which links read like a detour's share of their base, and nothing like it whole."""
+        base, law = checked_base(self._base, links), self.params.failures
+        if base is None or law is None:
+            return np.zeros(links.shape, dtype=np.bool_)
+        share = links / np.where(base > 0.0, base, 1.0)
+        like = (share < math.sqrt(law.left)) & (share <= law.left * (1.0 + self.params.gate * self.params.spread))
+        return np.asarray(like & between_domains(links))
 
     def forecast(self, horizon_s: float) -> Forecast:
         """Forecast all links, see :class:`~attribution_sched.scheduler.predictor.forecast.LinkPredictor`."""
@@ -506,7 +519,20 @@ class KalmanPredictor:
         horizon_s = checked_horizon(horizon_s)
         mean, std = kalman_forecast(self._state, self.params, horizon_s)
         last, between = self._last, between_domains(self._last)
+        if self.params.failures is not None:
+            mean, std = _with_failures(mean, std, self._failed(last), self.params.failures, horizon_s)
         return Forecast(np.where(between, mean, last), np.where(between, std, 0.0), horizon_s, self.name)
+
+
+def _with_failures(
+    mean: FloatArray, std: FloatArray, failed: NDArray[np.bool_], law: LinkFailures, horizon_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of what a link carries that may be down by then: a mixture of up and down."""
+    from_up, from_down = law.down_after(horizon_s)
+    down = np.where(failed, from_down, from_up)
+    mixed = mean * (1.0 - down * (1.0 - law.left))
+    square = (mean**2 + std**2) * (1.0 - down * (1.0 - law.left**2))
+    return mixed, np.sqrt(np.maximum(square - mixed**2, 0.0))
 
 
 def _inside_one(links: FloatArray) -> FloatArray:
