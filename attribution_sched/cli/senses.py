@@ -44,8 +44,8 @@ from attribution_sched.scheduler.pairing import (
     ReferenceBelief,
     TrialBelief,
     among,
+    counter_profile,
     nearest_job,
-    profile_of,
 )
 from attribution_sched.scheduler.thinking import Think, Thinker
 from attribution_sched.types import Attributor, FloatArray, Task
@@ -156,7 +156,7 @@ def shared_arms(load: str) -> Arms:
         "nothing": arm(AnyPartner),
         "kind (model's name)": arm(NameBelief),
         "pace": arm(lambda: TrialBelief(pace_of)),
-        "pace + raw counters": arm(lambda: TrialBelief(profile_of)),
+        "pace + raw counters": arm(lambda: TrialBelief(counter_profile)),
         "pace + EmSHAP vector": arm(vector),
         "true demands": arm(ReferenceBelief),
         "caps allowed": arm(vector, capped),
