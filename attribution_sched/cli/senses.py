@@ -11,8 +11,8 @@ of a pair. *nothing*: any partner is as good as any; *kind*: the mean of measure
 do, carried over to tasks that look alike by these readings (no table, no name: nothing of a job's family is known
 before). The EmSHAP vector is read as the policies read it that are shipped, without its bound; *bounded* are the seven
 numbers in [-1, 1] themselves, in units of how much tasks differ in them. *true demands*: the measured table itself.
-*cross-domain*: arms differ in what is believed of tasks, links and carbon. In both, freedoms are cut one by one: sharing
-or cutting a model, power caps, waiting. A negative number is a sense or a freedom that costs.
+*cross-domain*: arms differ in what is believed of tasks, links and carbon. In both, freedoms are cut one by one:
+sharing or cutting a model, power caps, waiting. A negative number is a sense or a freedom that costs.
 Days that were played are kept in a folder (one JSON line each) and not played again.
 """
 
