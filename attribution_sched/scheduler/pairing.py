@@ -223,7 +223,7 @@ class VectorProfile:
         state = None if task.attribution is None else task.attribution.state
         if state is None:
             state = self.attributions(np.asarray(task.counters, dtype=np.float64)[None])[0]
-        # In single precision, as vectors are kept: who is read from counters is the same task as who carries its vector.
+        # In single precision, as vectors are kept: a task read from counters is the same task that carries its vector.
         vector = np.nan_to_num(np.asarray(state, dtype=np.float32).astype(np.float64), nan=0.0)
         unbounded = np.arctanh(np.clip(vector, -_EDGE, _EDGE))
         return np.append(STRETCH * unbounded, np.log(max(task.samples_per_s, LEAST_PACE)))
