@@ -150,7 +150,8 @@ class Think:
             tasks is as long as a day of large ones.
         least: A choice replaces the policy's own only if it is better by so many standard errors.
         changes: Most other choices that are tried.
-        end_value: How much of what unfinished tasks can expect beyond the horizon counts.
+        end_value: How much of what unfinished tasks can expect beyond the horizon counts. Half by default: the value at
+            the end lets a backlog drain alone, while in truth tasks come that it holds up or turns away.
         beta: How much a unit of R found by thinking weighs against a unit of the policy's own log-odds. Where tasks are
             so short that all of R is about less, what they are about is the unit.
         most_domains: In clusters with more domains nothing is thought: copies of them take too long.
@@ -163,7 +164,7 @@ class Think:
     arrivals: float = 16.0
     least: float = 1.0
     changes: int = 11
-    end_value: float = 1.0
+    end_value: float = 0.5
     beta: float = 100.0
     most_domains: int = 16
 
