@@ -379,7 +379,7 @@ def weigh_candidates(many: int, c: Listed) -> int:
         found = 0.0
         for n in range(WIDE):
             found += max(z[n], 0.0) * w.policy_3[n, 0]
-        apart = c.x[a, UPPER] + c.x[a, LOWER] - c.x[0, UPPER] - c.x[0, LOWER]
+        apart = (c.x[a, UPPER] + c.x[a, LOWER]) - (c.x[0, UPPER] + c.x[0, LOWER])
         c.logits[a] = found + w.kappa * min(apart, 0.0)
         if c.logits[a] > c.logits[best]:
             best = a
