@@ -54,7 +54,7 @@ from attribution_sched.scheduler.rule_follower import (
     Learnt,
     RuleArrays,
     RuleFollower,
-    _fits,
+    note_fits,
     agents_decide,
     agents_of,
     carry_out,
@@ -405,7 +405,7 @@ def rank_pending(
     possible = False
     s.weights[0], s.weights[1] = rule.weights[0], rule.weights[1]
     for q in range(candidates):
-        _fits(rule, b, s.kind[q])
+        note_fits(rule, b, s.kind[q])
         s.fits[q] = b.fits[s.kind[q]] == 1
         possible |= s.fits[q]
     if not possible:

@@ -353,7 +353,7 @@ def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: Int
 
 
 @kernel(allocates=True)
-def _fits(rule: RuleArrays, b: Buffers, kind: int) -> None:
+def note_fits(rule: RuleArrays, b: Buffers, kind: int) -> None:
     """Whether a plan of a kind can be begun now (``b.fits``), and its least seconds inside one domain (``b.best``)."""
     if b.fits[kind] >= 0:
         return
@@ -404,7 +404,7 @@ def rule_decides(
             waiting += 1
     if running:
         kind = kind_of(world, state, e, own)
-        _fits(rule, b, kind)
+        note_fits(rule, b, kind)
         if b.fits[kind] == 0:
             return False, False
         base, task = t.base_step_s[kind], state.tasks[e, own]
@@ -429,7 +429,7 @@ def rule_decides(
         if state.slots[e, slot, st.STATUS] != st.QUEUED:
             continue
         kind = kind_of(world, state, e, slot)
-        _fits(rule, b, kind)
+        note_fits(rule, b, kind)
         if b.fits[kind] == 0:
             continue
         possible = True
@@ -489,7 +489,7 @@ def agents_decide(
     possible = False
     s.weights[0], s.weights[1] = rule.weights[0], rule.weights[1]
     for q in range(candidates):
-        _fits(rule, b, s.kind[q])
+        note_fits(rule, b, s.kind[q])
         s.fits[q] = b.fits[s.kind[q]] == 1
         possible |= s.fits[q]
     chosen = weigh(learnt.agents, s, candidates, running, learnt.said)
