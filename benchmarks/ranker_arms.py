@@ -34,7 +34,7 @@ from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions,
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.hi_ppo.ranker import Ranker
 from attribution_sched.training import training_world
-from research.ranker_gae import GaePpo, learn_by_gae
+from research.ranker_gae import GaePpo, Rollout, learn_by_gae
 
 FORKED, JUDGED = 560_000, 4_870_000
 """First seeds of the days that are forked, and of those that judge."""
@@ -71,16 +71,19 @@ def taught(arm: str, world: str, data: ForkedDecisions, followed: int, agents: W
     if arm == "GAE":
         gae = GaePpo(gamma=args.gamma, learning_rate=args.rate, temperature=PPO.temperature)
         days = Days(training_world(world), args.rolled, agents)
-        ranker, _ = learn_by_gae(
-            days, agents.theta, untrained(data, 0), gae, followed,
-            told=lambda at, one: print(f"  GAE {at}: {one.returns.mean():.1f} a day, drawn", flush=True),
-        )  # fmt: skip
-        return ranker
+
+        def told(at: int, one: Rollout) -> None:
+            if at % 10 == 9:
+                print(f"  GAE, rollout {at + 1}: {one.returns.mean():.1f} a day, drawn", flush=True)
+
+        return learn_by_gae(days, agents.theta, untrained(data, 0), gae, followed, told=told)[0]
     how = replace(PPO, expert=args.beta) if arm == "fork, cross-entropy" else PPO
     return learn_ranker(shuffled(data, 0) if arm == "shuffled" else data, how, 0)
 
 
-def judge(rows: list[dict[str, Any]], path: Path, policies: dict[str, Weights], world: str, days: int, ends: Any) -> None:
+def judge(
+    rows: list[dict[str, Any]], path: Path, policies: dict[str, Weights], world: str, days: int, ends: Any
+) -> None:
     """Play what is missing, day by day for all."""
     done = {(row["arm"], row["seed"]) for row in rows}
     players = {name: HiPpo(weights, deadline_s=np.inf) for name, weights in policies.items()}
@@ -137,7 +140,9 @@ def main() -> None:
         return (time.process_time() - began) / 60.0 > args.minutes
 
     data, followed, fork_s = forked(args.folder, args.world, args.days, agents)
-    print(f"{len(data):,} decisions of {args.days} days of {args.world} forked, {followed:,} followed in {fork_s:.0f} CPU s")
+    print(
+        f"{args.world}: {len(data):,} decisions of {args.days} days forked, {followed:,} followed, {fork_s:.0f} CPU s"
+    )
     cpu_s, policies = dict[str, float](), {"agents": agents}
     for arm in ARMS:
         file = args.folder / f"{arm.replace(', ', '-').lower()}.safetensors"

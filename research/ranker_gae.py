@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,11 @@ from attribution_sched.scheduler.hi_ppo.ranker import Ranker
 from attribution_sched.scheduler.ranked_follower import MOST, Listed, RankedFollower, enter, rank_pending
 from attribution_sched.scheduler.rule_follower import Buffers, Learnt, RuleArrays, agents_decide, carry_out, go_on
 from attribution_sched.types import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class GaePpo:
         learning_rate: Of Adam.
     """
 
-    iterations: int = 30
+    iterations: int = 100
     epochs: int = 2
     batch: int = 512
     gamma: float = 0.99
@@ -245,7 +251,7 @@ def learn_by_gae(
     return as_ranker(w), followed
 
 
-def _taken(w, batch, temperature):  # type: ignore[no-untyped-def]
+def _taken(w: Tensors, batch: Tensors, temperature: float) -> Tensor:
     """Log-probability of what was drawn."""
     policy = log_policy(logits_of(w, batch) / temperature, batch["there"])
     return policy.gather(1, batch["taken"][:, None])[:, 0]

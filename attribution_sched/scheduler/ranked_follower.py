@@ -22,12 +22,11 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import Copies, TenantLimits, begin_copy
 from attribution_sched.cluster.gpus import PRECISIONS
-from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.cluster.world import World
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
-from attribution_sched.scheduler.hi_ppo.action_masks import log2_floor
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE
 from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.lower_agent import FACTORS, SHORTEST_H, step_s
@@ -54,11 +53,11 @@ from attribution_sched.scheduler.rule_follower import (
     Learnt,
     RuleArrays,
     RuleFollower,
-    note_fits,
     agents_decide,
     agents_of,
     carry_out,
     go_on,
+    note_fits,
     pair_up,
     value_at_end,
 )
@@ -182,11 +181,8 @@ def list_candidates(s: Seen, candidates: int, chosen: int, said: Said, c: Listed
 
     ``said`` is what the agents say; what the rule says is asked for.
     """
-    many = 0
-    if chosen < 0:
-        many = _offer(c, many, -1, -1, 0)
-    else:
-        many = _offer(c, many, chosen, said.domain[chosen], said.size[chosen])
+    own = max(chosen, 0)
+    many: int = _offer(c, 0, chosen, -1 if chosen < 0 else said.domain[own], 0 if chosen < 0 else said.size[own])
     first = weigh(c.rule, s, candidates, False, c.told)
     if first < 0:
         many = _offer(c, many, -1, -1, 0)
@@ -309,9 +305,10 @@ def describe(
         for i in range(3):
             x[APART + 2 + i] = x[EFF + i] - own[EFF + i]
     for k in range(domains):
-        many_there = agents.devices[k]
-        c.nodes[k, 0], c.nodes[k, 1], c.nodes[k, 2] = s.free[k] / many_there, many_there / total, np.log1p(s.release_h[k])
-        c.nodes[k, 3] = (s.release_devices[k] - s.free[k]) / many_there
+        here = agents.devices[k]
+        c.nodes[k, 0], c.nodes[k, 1] = s.free[k] / here, here / total
+        c.nodes[k, 2] = np.log1p(s.release_h[k])
+        c.nodes[k, 3] = (s.release_devices[k] - s.free[k]) / here
         c.nodes[k, 4] = 1.0 if s.release_h[k] < NEVER_H else 0.0
         for i in range(domains):
             base = max(world.base[0, k, i] * 8e-9, 1e-6)

@@ -87,9 +87,9 @@ class Watched(HiPpo):
         np.testing.assert_allclose(c.edges, seen.edges, atol=1e-4)
         places = {(int(by.learnt.slots[c.task[a]]), int(c.domain[a]), 2 ** int(c.size[a])): a for a in range(many)
                   if c.task[a] >= 0}  # fmt: skip
-        waits = {None: a for a in range(many) if c.task[a] < 0}
+        waiting = next((a for a in range(many) if c.task[a] < 0), None)
         for option, numbers in zip(options, seen.candidates, strict=True):
-            found = waits.get(None)
+            found = waiting
             if option.plan is not None:
                 one, *more = option.plan.segments
                 found = None if more else places.get((option.slot, one.domain, one.device_count))

@@ -140,6 +140,7 @@ def learn_ranker(
 
 
 def as_ranker(w: Tensors) -> Ranker:
+    """The ranker of what is being learnt."""
     return Ranker({name: tensor.detach().numpy().astype(np.float64).copy() for name, tensor in w.items()})
 
 
@@ -169,11 +170,13 @@ def _trunk(w: Tensors, batch: Tensors, name: str, node: Tensor) -> Tensor:
 
 
 def logits_of(w: Tensors, batch: Tensors) -> Tensor:
+    """Log-odds of every candidate of a batch of decisions, ``(N, A)``; see ``ranker.py``."""
     odds = batch["candidates"][..., UPPER] + batch["candidates"][..., LOWER]
     return w["kappa"] * (odds - odds[:, :1]).clamp(max=0.0) + _trunk(w, batch, "policy", w["node"])[..., 0]
 
 
 def log_policy(logits: Tensor, there: Tensor) -> Tensor:
+    """Log-probabilities among the candidates that are there, ``(N, A)``."""
     import torch
 
     return torch.log_softmax(torch.where(there > 0, logits, torch.full_like(logits, -1e9)), dim=1)
