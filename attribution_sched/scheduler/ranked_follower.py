@@ -30,8 +30,8 @@ from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE
 from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.lower_agent import FACTORS, SHORTEST_H, step_s
+from attribution_sched.scheduler.hi_ppo.moment import NEVER_H
 from attribution_sched.scheduler.hi_ppo.ranker import HIDDEN, WIDE, Ranker
-from attribution_sched.scheduler.hi_ppo.trees import NEVER_H
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     LAYOUT_ODDS,
     N_COSINE,

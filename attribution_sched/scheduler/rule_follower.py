@@ -58,6 +58,7 @@ from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.cut_table import CutTable, cut_table, no_cuts
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
 from attribution_sched.planning.power_caps import BUSY, PAIR, SINGLE, Judge, best_levels, opaque_level, with_levels
+from attribution_sched.scheduler.glass_box.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     DEAD,
     LAYOUT_CHOICE,
@@ -89,7 +90,6 @@ from attribution_sched.scheduler.hi_ppo.decode import (
 )
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
-from attribution_sched.scheduler.hi_ppo.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     Agents,
     Said,
