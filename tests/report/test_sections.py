@@ -72,6 +72,17 @@ def test_energy_without_a_carbon_intensity_is_not_called_clean():
         assert note in [tile.note for tile in tiles]
 
 
+def test_the_network_s_grams_stand_beside_the_tasks():
+    told = report("learnt")
+    assert len(told.run.domains) > 1
+    grams = {"carbon_kg": 204.0, "network_carbon_kg": 61.2}
+    totals = told.run.totals | {name: Number(value, "kg CO2e", "simulated") for name, value in grams.items()}
+    for lang, note in (("en", "beside it the network's 61.2 kg CO"), ("zh", "另有网络 61.2 kg CO")):
+        section = summary.section(replace(told, run=replace(told.run, totals=totals)), lang)
+        tiles = [tile for block in section.blocks if isinstance(block, Tiles) for tile in block.tiles]
+        assert any(note in tile.note for tile in tiles)
+
+
 def test_rivals_say_by_which_weights_they_are_judged():
     told = replace(report("learnt"), changes=Changes(1, (CHANGE,), ()))
     assert "weights at the end of the run" in words(rivals.section(told, "en"))

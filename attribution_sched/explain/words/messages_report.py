@@ -449,6 +449,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.summary.tiles.rival": ("{rival}: {value}", "{rival}：{value}"),
     "report.summary.tiles.emissions": ("carbon", "碳排放"),
     "report.summary.tiles.emissions_note": ("of the tasks, accounted", "任务核算排放"),
+    "report.summary.tiles.emissions_both": (
+        "of the tasks, accounted; beside it the network's {network}",
+        "任务核算排放；另有网络 {network}",
+    ),
     "report.summary.tiles.tasks": ("placed / finished", "放置／完成"),
     "report.summary.tiles.arrived": ("of {tasks} that came", "共到达 {tasks}"),
     "report.summary.tiles.busy": ("device time computing", "设备计算时间占比"),

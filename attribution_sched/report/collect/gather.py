@@ -239,6 +239,7 @@ def _totals(system: Source, journaled: Passed) -> dict[str, Number]:
             ("idle_energy_kwh", sums["idle_j"] / 3.6e6, "kWh"),
             ("traffic_usd", sums["bill_usd"], "USD"),
             ("carbon_kg", sums["carbon_g"] / 1e3, "kg CO2e"),
+            ("network_carbon_kg", sums["wan_g"] / 1e3, "kg CO2e"),
             ("steps_done", sums["steps_done"], ""),
             ("utilisation", sums["busy_device_s"] / (devices * now_s) if now_s > 0 else None, ""),
         )

@@ -239,8 +239,11 @@ def _tiles(report: Report, lang: str) -> Tiles:
         tiles.insert(1, Tile(_word("waited", lang), hours(totals["waiting_h"], lang), _word("waited_note", lang)))
     # Energy without any carbon means that the preset gives no intensity, not that there is none.
     unknown = totals["energy_kwh"].value and not totals["carbon_kg"].value
-    emissions = ("–", "no_carbon") if unknown else (amount(totals["carbon_kg"]), "emissions_note")
-    tiles.insert(2, Tile(_word("emissions", lang), emissions[0], _word(emissions[1], lang)))
+    grams = "–" if unknown else amount(totals["carbon_kg"])
+    note = _word("no_carbon" if unknown else "emissions_note", lang)
+    if len(run.domains) > 1 and not unknown:
+        note = _word("emissions_both", lang, network=amount(totals["network_carbon_kg"]))
+    tiles.insert(2, Tile(_word("emissions", lang), grams, note))
     met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
     if report.targets:
         tone: Tone = "good" if met == len(report.targets) else "bad"
