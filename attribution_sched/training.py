@@ -6,7 +6,8 @@ summary = train("hi_ppo", "runs/first")
 print(summary.best, summary.gains)
 
 A run leaves in its folder ``best.safetensors``, ``settings.yaml``, ``metrics.jsonl`` with TensorBoard's event files,
-and what it needs to go on: ``agents.npz`` and the forked decisions. Training uses seeds below 900,000, held-out days
+and what it needs to go on: ``agents.npz``, the forked decisions, and what stood after every round of the ranker
+(``round-1.safetensors`` …). Training uses seeds below 900,000, held-out days
 those from there on; the arena's begin at a million.
 """
 
@@ -145,20 +146,37 @@ def training_world(name: str) -> World:
 # ------ Training of Hi-PPO: both agents on whole days, then the ranker by PPO with the fork as its advantage
 
 DEFAULT_PRESET = "hi_ppo"
-BEST, STATE, SETTINGS = "best.safetensors", "agents.npz", "settings.yaml"
+BEST, STATE, SETTINGS, ROUND = "best.safetensors", "agents.npz", "settings.yaml", "round-{}.safetensors"
 
 TESTBED_PPO = PpoSettings(
     lr=5e-3, gamma=0.2, num_steps=2048, update_epochs=2, minibatch_size=512, target_kl=None, entropy_coef=0.01
 )
 """How the testbed is learnt: what a placement earns is known within a few decisions."""
 
-FORKED_SEED = 510_000
-"""First seed of the days whose decisions are forked."""
+FORKED_SEED, FORKED_APART = 510_000, 10_000
+"""First seed of the days whose decisions are forked, and how far the next round's lie from them."""
 
-JUDGED_SEED = 950_000
-"""First seed of the days that judge the ranker."""
+JUDGED_SEED, JUDGED_APART = 950_000, 5_000
+"""First seed of the days that judge a round of the ranker, and how far the next round's lie from them."""
 
 Source = str | Path | Mapping[str, Any] | TrainingSettings
+
+
+@dataclass(frozen=True)
+class RankerRound:
+    """What a round of the ranker came to.
+
+    Attributes:
+        follower: Who played the copies on: ``hi-ppo`` for the agents, ``hi-ppo[ranked]`` for agents and ranker.
+        forked: Decisions that were learnt from, those of the rounds before included.
+        gains: World → what it gains a day over the policy before it on held-out days, and the half-width.
+        kept: Whether it helped, and stands.
+    """
+
+    follower: str
+    forked: int
+    gains: dict[str, tuple[float, float]]
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -169,9 +187,7 @@ class TrainingSummary:
         best: The checkpoint.
         gains: World → what the agents gain over the rule a day on held-out days, and the half-width of its interval.
         groups: Groups of corrections that were played.
-        forked: Decisions that were forked for the ranker.
-        ranker_gains: World → what the ranker gains over the agents a day on held-out days, and the half-width.
-        ranker_kept: Whether it is in the checkpoint.
+        rounds: Of the ranker.
         minutes: Processor minutes, of this call.
         interrupted: Whether the run was stopped before its end; ``resume`` goes on.
     """
@@ -179,9 +195,7 @@ class TrainingSummary:
     best: Path
     gains: dict[str, tuple[float, float]]
     groups: int
-    forked: int
-    ranker_gains: dict[str, tuple[float, float]]
-    ranker_kept: bool
+    rounds: tuple[RankerRound, ...]
     minutes: float
     interrupted: bool
 
@@ -228,7 +242,7 @@ def train(
     say(f"building {', '.join(chosen.agents.worlds)} (a first run compiles its kernels)")
     worlds = {name: training_world(name) for name in {**chosen.agents.worlds, **chosen.ranker.worlds}}
     notes = TrainingLog(folder, (10**9, 0) if resume else None)
-    forked, judged, kept = 0, dict[str, tuple[float, float]](), False
+    rounds: list[RankerRound] = []
     try:
         with _asked_to_stop() as asked:
 
@@ -238,18 +252,15 @@ def train(
             weights, gains, groups = _learn_agents(chosen, worlds, first, folder, notes, show, ends)
             about = {"settings": chosen.model_dump(mode="json"), "gains": gains, "groups": groups}
             save(folder / BEST, weights, about)
-            if chosen.ranker.rounds and not ends():
-                data = _fork_days(chosen, worlds, folder, show, ends)
-                forked = len(data) if data is not None else 0
-                if data is not None and not ends():
-                    say(f"learning from {forked:,} forked decisions")
-                    weights, judged, kept = _learn_ranker(chosen, worlds, weights, data, notes, show)
-                    save(folder / BEST, weights, {**about, "forked": forked, "ranker_gains": judged})
+            for one, stands in _learn_ranker(chosen, worlds, weights, about, folder, notes, show, say, ends):
+                rounds.append(one)
+                told = {"forked": one.forked, "ranker_gains": rounds[0].gains, "rounds": [asdict(r) for r in rounds]}
+                save(folder / BEST, stands, {**about, **told})
             interrupted = ends()
     finally:
         notes.close()
     minutes = (time.process_time() - began) / 60.0
-    return TrainingSummary(folder / BEST, gains, groups, forked, judged, kept, minutes, interrupted)
+    return TrainingSummary(folder / BEST, gains, groups, tuple(rounds), minutes, interrupted)
 
 
 def untrained() -> Weights:
@@ -326,62 +337,126 @@ def _agents_state(path: Path) -> tuple[Search, dict[str, Any]]:
     return search, {"gains": gains, "groups": search.groups, "best": best}
 
 
-def _fork_days(
-    chosen: TrainingSettings, worlds: Mapping[str, World], folder: Path, show: Callable[[str, float, str], None],
-    ends: Callable[[], bool],
-) -> ForkedDecisions | None:  # fmt: skip
-    """Fork the decisions of the ranker's days, one file a day; those that are there are not played again."""
-    from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, collect
-
-    days = [(name, FORKED_SEED + day) for name, count in chosen.ranker.worlds.items() for day in range(count)]
-    numbers = {name: number for number, name in enumerate(chosen.ranker.worlds)}
-    files = [folder / f"forked-{name}-{seed}.npz" for name, seed in days]
-    for done, ((name, seed), file) in enumerate(zip(days, files, strict=True)):
-        if ends():
-            break
-        if not file.is_file():
-            decisions = collect(
-                worlds[name], range(seed, seed + 1), chosen.ranker.futures, numbers[name], weights=folder / BEST
-            )
-            part = file.with_suffix(".part.npz")
-            decisions.save(part)
-            part.replace(file)
-        show("forking", (done + 1) / len(days), f"{name} {seed}")
-    there = [file for file in files if file.is_file()]
-    return ForkedDecisions.load(*there) if there else None
-
-
 def _learn_ranker(
-    chosen: TrainingSettings, worlds: Mapping[str, World], weights: Weights, data: ForkedDecisions, notes: Any,
-    show: Callable[[str, float, str], None],
-) -> tuple[Weights, dict[str, tuple[float, float]], bool]:  # fmt: skip
-    """Let the ranker learn, and keep it if whole held-out days of its worlds say so beyond their intervals."""
-    from dataclasses import replace
+    chosen: TrainingSettings, worlds: Mapping[str, World], weights: Weights, about: Mapping[str, Any], folder: Path,
+    notes: Any, show: Callable[[str, float, str], None], say: Callable[[str], None], ends: Callable[[], bool],
+) -> Iterator[tuple[RankerRound, Weights]]:  # fmt: skip
+    """Round by round: fork days, learn, and keep what helps; each finished round with what stands after it.
 
-    from attribution_sched.scheduler.episode import play
-    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+    What stands plays the days and the copies of the next round. Rounds that were finished before are read.
+    """
+    from attribution_sched.scheduler.hi_ppo.checkpoint import describe, load, save
     from attribution_sched.scheduler.hi_ppo.fork_ppo import ForkPpo, learn_ranker
 
     how = chosen.ranker
     settings = ForkPpo(
-        rounds=how.rounds, epochs=how.epochs, batch=how.minibatch_size, clip=how.clip, temperature=how.temperature,
+        rounds=how.updates, epochs=how.epochs, batch=how.minibatch_size, clip=how.clip, temperature=how.temperature,
         learning_rate=how.lr,
     )  # fmt: skip
-    ranked = replace(weights, ranker=learn_ranker(data, settings, chosen.seed))
-    policies = [HiPpo(one, deadline_s=np.inf) for one in (weights, ranked)]
+    for number in range(how.rounds):
+        file = folder / ROUND.format(number + 1)
+        if file.is_file():
+            told = describe(file)["round"]
+            gains = {str(name): (float(mean), float(half)) for name, (mean, half) in told["gains"].items()}
+            one = RankerRound(str(told["follower"]), int(told["forked"]), gains, bool(told["kept"]))
+            weights = load(file)
+        elif ends():
+            return
+        else:
+            follower = "hi-ppo" if weights.ranker is None else "hi-ppo[ranked]"
+            say(f"round {number + 1} of the ranker: {_speeds(worlds[next(iter(how.worlds))], weights)}")
+            data = _fork_days(chosen, worlds, weights, number, folder, show, ends)
+            if data is None or ends():
+                return
+            say(f"learning from {len(data):,} forked decisions")
+            ranked = replace(weights, ranker=learn_ranker(data, settings, chosen.seed))
+            found = _judge(chosen, worlds, (weights, ranked), number, show, ends)
+            if found is None:
+                return
+            one = RankerRound(follower, len(data), found, helps(found))
+            weights = ranked if one.kept else weights
+            seen = {name: {"gain": mean, "half_width": half} for name, (mean, half) in found.items()}
+            notes.write("ranker", number + 1, len(data), {"kept": float(one.kept), **seen})
+            save(file, weights, {**about, "round": asdict(one)})
+        yield one, weights
+        if not one.kept:
+            return
+
+
+def _speeds(world: World, weights: Weights) -> str:
+    """Who plays copies on, and how many decisions a CPU-second that is, beside the rule's."""
+    from attribution_sched.scheduler.hi_ppo.policy_search import Days
+    from attribution_sched.scheduler.ranked_follower import RankedFollower
+
+    days = Days(world, 8, weights)
+    who, own = "the agents", days.agents
+    own.learnt.agents.theta[:] = weights.theta
+    if weights.ranker is not None:
+        who, own = "agents and ranker", RankedFollower(days.planner, world, weights.theta, weights.ranker, None)
+    found = []
+    for follower in (own, days.rule):
+        days.played(follower, FORKED_SEED)  # Tables are made as they are asked for.
+        since, before = time.process_time(), days.decided
+        days.played(follower, FORKED_SEED)
+        found.append((days.decided - before) / max(1e-9, time.process_time() - since))
+    return f"copies are played on by {who}, {found[0]:,.0f} decisions a CPU-second (the rule {found[1]:,.0f})"
+
+
+def _fork_days(
+    chosen: TrainingSettings, worlds: Mapping[str, World], weights: Weights, number: int, folder: Path,
+    show: Callable[[str, float, str], None], ends: Callable[[], bool],
+) -> ForkedDecisions | None:  # fmt: skip
+    """Fork the decisions of a round's days, one file a day; those that are there are not played again.
+
+    Those of earlier rounds are learnt from too: their copies were played on by what stood then.
+    """
+    from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect_by
+
+    how = chosen.ranker
+    days = [(name, day) for name, count in how.worlds.items() for day in range(count)]
+    numbers = {name: at for at, name in enumerate(how.worlds)}
+    files = [
+        folder / f"forked-{name}-{FORKED_SEED + FORKED_APART * earlier + day}.npz"
+        for earlier in range(number + 1)
+        for name, day in days
+    ]
+    first = FORKED_SEED + FORKED_APART * number
+    policies = {name: ForkingHiPpo(how.futures, weights=weights) for name in how.worlds}
+    for done, ((name, day), file) in enumerate(zip(days, files[-len(days) :], strict=True)):
+        if ends():
+            break
+        if not file.is_file():
+            decisions = collect_by(policies[name], worlds[name], range(first + day, first + day + 1), numbers[name])
+            part = file.with_suffix(".part.npz")
+            decisions.save(part)
+            part.replace(file)
+        show("forking", (done + 1) / len(days), f"{name} {first + day}")
+    there = [file for file in files if file.is_file()]
+    return ForkedDecisions.load(*there) if there else None
+
+
+def _judge(
+    chosen: TrainingSettings, worlds: Mapping[str, World], rivals: tuple[Weights, Weights], number: int,
+    show: Callable[[str, float, str], None], ends: Callable[[], bool],
+) -> dict[str, tuple[float, float]] | None:  # fmt: skip
+    """World → what the second gains over the first on whole held-out days, and the half-width; None if stopped."""
+    from attribution_sched.scheduler.episode import play
+    from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+
+    how, policies = chosen.ranker, [HiPpo(one, deadline_s=np.inf) for one in rivals]
     gains: dict[str, tuple[float, float]] = {}
     for at, name in enumerate(how.worlds):
         gain = []
         for day in range(how.judged):
-            without, with_it = (play(worlds[name], policy, JUDGED_SEED + day).reward for policy in policies)
-            gain.append(with_it - without)
+            if ends():
+                return None
+            seed = JUDGED_SEED + JUDGED_APART * number + day
+            before, after = (play(worlds[name], policy, seed).reward for policy in policies)
+            gain.append(after - before)
             done = (at + (day + 1) / how.judged) / len(how.worlds)
             show("judging", done, f"ranker {np.mean(gain):+.2f} a day, {name}")
         gains[name] = float(np.mean(gain)), float(1.96 * np.std(gain, ddof=1) / np.sqrt(len(gain)))
-    kept = helps(gains)
-    seen = {name: {"gain": mean, "half_width": half} for name, (mean, half) in gains.items()}
-    notes.write("ranker", 0, len(data), {"kept": float(kept), **seen})
-    return (ranked if kept else weights), gains, kept
+    return gains
 
 
 def helps(gains: Mapping[str, tuple[float, float]]) -> bool:

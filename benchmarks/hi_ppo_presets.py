@@ -62,7 +62,9 @@ def world_of(name: str, seed: int = 0) -> World:
 
 
 def policy_of(name: str) -> Policy:
-    """A policy of the registry, or :data:`IMITATION`."""
+    """A policy of the registry, :data:`IMITATION`, or a checkpoint's without thinking."""
+    if name.endswith(".safetensors"):
+        return HiPpo(load(name))
     return HiPpo(load().with_agents(rule_theta())) if name == IMITATION else make_policy(name)
 
 

@@ -33,9 +33,9 @@ from attribution_sched.config import load_settings
 from attribution_sched.explain.room import best_inside, fits_at_all
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree
 from attribution_sched.scheduler.hi_ppo.agents import CERTAIN, weighed_by
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.tree_policy import HiPpoTree
 from attribution_sched.scheduler.rules import ShortestJobFirst
 
 ROUNDING = 1e-9

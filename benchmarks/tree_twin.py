@@ -26,10 +26,10 @@ from hi_ppo_presets import played, world_of
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.glass_box.tree_distil import distil as distil_trees
+from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree
+from attribution_sched.scheduler.glass_box.trees import HEADS, SHIPPED, Distilled, leaves_of, load, save, text_of
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
-from attribution_sched.scheduler.hi_ppo.tree_distil import distil as distil_trees
-from attribution_sched.scheduler.hi_ppo.tree_policy import HiPpoTree
-from attribution_sched.scheduler.hi_ppo.trees import HEADS, SHIPPED, Distilled, leaves_of, load, save, text_of
 from attribution_sched.scheduler.policy import unhurried
 from attribution_sched.scheduler.registry import make_policy
 

@@ -2,6 +2,7 @@
 
     python benchmarks/vector_worth.py ou30:300 testbed:200 --seed 1990000
     python benchmarks/vector_worth.py cross-domain:12 testbed:12 --seed 1992000 --think --runs vector.jsonl
+    python benchmarks/vector_worth.py shared:12 --seed 1992000 --think --arms 4 --runs vector.jsonl
 
 Arms: both, pace alone (the vector cut), the vector alone, neither, raw counters in the vector's place, and the true
 demands. Without thinking, compiled days, agents as shipped; paired by day, 95 %.
@@ -9,7 +10,9 @@ demands. Without thinking, compiled days, agents as shipped; paired by day, 95 %
 With ``--think`` whole days of the policy as it is deployed, pace kept in every arm, resumable: the
 vector, the vector zeroed at deployment, beliefs fitted without it, raw counters in its place, and the same two where
 the operators' counters could not be read (the vector then is EmSHAP's estimate with its interval, a raw counter its
-mean). ``--arms 4`` leaves the last two out, whose vectors take a minute a day.
+mean). ``--arms 4`` leaves the last two out, whose vectors take a minute a day. Where jobs share devices (``shared``,
+36 hours of it) pairs are believed by the same reading as tasks are, and the third arm is every task with another's
+vector; beliefs without it are the fifth.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from hi_ppo_presets import world_of as preset_world
 
 from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
 from attribution_sched.attribution.vector import AttributionVector, state_vectors
+from attribution_sched.cli.senses import pace_of
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.fork import Belief
@@ -40,9 +44,10 @@ from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
+from attribution_sched.scheduler.pairing import TrialBelief, counter_profile
 from attribution_sched.scheduler.thinking import Think, Thinker
 from attribution_sched.training import training_world
-from attribution_sched.types import FloatArray, Task
+from attribution_sched.types import Attributor, FloatArray, Task
 
 OPERATORS = ("conv", "fc", "attention")
 """Counters that are unread in the arms of a machine that does not tell them."""
@@ -98,7 +103,11 @@ class PartlyRead(AccountAttributor):
 
 
 class PaceOnly(HiPpo):
-    """Hi-PPO whose beliefs were fitted without the vector."""
+    """Hi-PPO whose beliefs were fitted without the vector, of tasks and of pairs."""
+
+    def __init__(self) -> None:
+        super().__init__(think=True)
+        self.partners.belief = TrialBelief(pace_of)
 
     def thinker(self) -> Thinker:
         """Who reads pace alone."""
@@ -107,7 +116,17 @@ class PaceOnly(HiPpo):
         return self._thinker
 
 
-def thinking_arms(world: World) -> dict[str, tuple[HiPpo, Callable[[Task], AttributionVector]]]:
+def shuffled(world: World, states: Attributor, seed: int = 0) -> Callable[[Task], AttributionVector]:
+    """Attributes every task of a world's pool as another one of it."""
+    pool, own = build_pool(world), state_vectors(states, DEMAND_NAMES)
+    others = np.asarray(states(pool.counters.values))[np.random.default_rng(seed).permutation(len(pool))]
+    return lambda task: own(task).with_state(others[task.number])
+
+
+Arms = dict[str, tuple[HiPpo, Callable[[Task], AttributionVector]]]
+
+
+def thinking_arms(world: World) -> Arms:
     """Arm → who decides and who attributes; pace is told in all of them."""
     emshap = as_attributor(None, world)
     raw = raw_counters(build_pool(world).counters.values)
@@ -125,19 +144,27 @@ def thinking_arms(world: World) -> dict[str, tuple[HiPpo, Callable[[Task], Attri
     def by(states: Callable[[FloatArray], FloatArray]) -> Callable[[Task], AttributionVector]:
         return state_vectors(states, DEMAND_NAMES)
 
-    return {
+    by_counters = HiPpo(attributor=raw, think=True)
+    by_counters.partners.belief = TrialBelief(counter_profile)
+    arms: Arms = {
         "the vector, all read": (HiPpo(think=True), by(HiPpo().attributions)),
         "zeroed at deployment": (HiPpo(think=True), by(zero)),
-        "beliefs fitted without it": (PaceOnly(think=True), by(zero)),
-        "raw counters in its place": (HiPpo(attributor=raw, think=True), by(raw)),
+        "beliefs fitted without it": (PaceOnly(), by(zero)),
+        "raw counters in its place": (by_counters, by(raw)),
         "operators unread: EmSHAP": (HiPpo(think=True), partly.vector),
         "operators unread: raw, mean": (HiPpo(attributor=raw, think=True), by(raw_partly)),
     }
+    if any(kind.opaque for kind in world.kinds):
+        first = ("the vector, all read", "zeroed at deployment")
+        other: Arms = {"another task's": (HiPpo(think=True), shuffled(world, HiPpo().attributions))}
+        later = ("raw counters in its place", "beliefs fitted without it")
+        return {name: arms[name] for name in first} | other | {name: arms[name] for name in later}
+    return arms
 
 
 def think(name: str, days: int, seed: int, runs: Path, minutes: float, first_arms: int) -> None:
     """Play what is missing of one world and print its table."""
-    world, rows = world_of(name), played_before(runs)
+    world, rows = preset_world(name) if name == "shared" else world_of(name), played_before(runs)
     began = time.process_time()
     arms = dict(list(thinking_arms(world).items())[:first_arms])
     done = {(row["preset"], row["name"], row["seed"]) for row in rows}

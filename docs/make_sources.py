@@ -327,7 +327,7 @@ def _made(path: Path) -> str:
 
         return f"`{load(path).made['command']}`"
     if path.name == "trees.safetensors":
-        from attribution_sched.scheduler.hi_ppo.trees import describe as describe_trees
+        from attribution_sched.scheduler.glass_box.trees import describe as describe_trees
 
         return f"`{describe_trees(path)['command']}`"
     from attribution_sched.scheduler.hi_ppo.checkpoint import describe

@@ -198,7 +198,7 @@ def test_the_readme_names_every_preset_and_its_devices():
 
 
 def test_numbers_of_hi_ppo_are_those_of_the_code():
-    from attribution_sched.scheduler.hi_ppo.trees import LEAVES
+    from attribution_sched.scheduler.glass_box.trees import LEAVES
     from attribution_sched.scheduler.hi_ppo.upper_agent import SIZE
     from attribution_sched.scheduler.thinking import Think
 

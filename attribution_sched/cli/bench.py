@@ -74,11 +74,15 @@ def senses(
     cpu_minutes: Annotated[float, typer.Option(help="Begin no further day after so many.")] = 8.0,
     output: Annotated[Path, typer.Option(help="Folder of the days that were played.")] = Path("senses"),
     only: Annotated[str, typer.Option(help="Play arms whose name begins so.")] = "",
+    against: Annotated[
+        str, typer.Option(metavar="ARM", help="Compare all arms with this one.", show_default=False)
+    ] = "",
 ) -> None:
     """Say what each sense and each freedom is worth to one policy, on paired days."""
     from attribution_sched.cli.senses import measure_senses
 
-    out().print(measure_senses(preset, days, load, seed, cpu_minutes, output, only), markup=False, highlight=False)
+    told = measure_senses(preset, days, load, seed, cpu_minutes, output, only, against)
+    out().print(told, markup=False, highlight=False)
 
 
 @bench.command(epilog=EXAMPLES)

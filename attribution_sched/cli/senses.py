@@ -1,16 +1,19 @@
 """What each sense and each freedom is worth to one policy: paired days of the same arrivals, 95 % intervals.
 
     attribution-sched bench senses shared --days 8        # tasks that share devices
+    attribution-sched bench senses shared --days 8 --against "kind (model's name)"    # over another arm than usual
     attribution-sched bench senses cross-domain --days 4  # models that no region holds
 
 Both are played by the rule with the fork, which compares its choice with others in copies of the cluster. *shared*: the
 preset's site at a quarter of its size, power caps off but where they are the question; arms differ in what is believed
 of a pair. *nothing*: any partner is as good as any; *kind*: the mean of measured pairs of the two models' names;
-*pace*, *pace + raw counters*, *pace + EmSHAP vector*: what pairs of this cluster were seen to do, carried over to tasks
-that look alike by these readings (no table, no name: nothing of a job's family is known before); *true demands*: the
-measured table itself. *cross-domain*: arms differ in what is believed of tasks, links, carbon and prices. In both,
-freedoms are cut one by one: sharing or cutting a model, power caps, waiting. A negative number is a sense or a freedom
-that costs. Days that were played are kept in a folder (one JSON line each) and not played again.
+*pace*, *pace + raw counters*, *pace + bounded vector*, *pace + EmSHAP vector*: what pairs of this cluster were seen to
+do, carried over to tasks that look alike by these readings (no table, no name: nothing of a job's family is known
+before). The EmSHAP vector is read as the policies read it that are shipped, without its bound; *bounded* are the seven
+numbers in [-1, 1] themselves, in units of how much tasks differ in them. *true demands*: the measured table itself.
+*cross-domain*: arms differ in what is believed of tasks, links, carbon and prices. In both, freedoms are cut one by
+one: sharing or cutting a model, power caps, waiting. A negative number is a sense or a freedom that costs. Days that
+were played are kept in a folder (one JSON line each) and not played again.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
-from attribution_sched.errors import SettingsError, problem
+from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.episode import EpisodeSummary, play
@@ -43,9 +46,10 @@ from attribution_sched.scheduler.pairing import (
     PairBelief,
     ReferenceBelief,
     TrialBelief,
+    VectorProfile,
     among,
+    counter_profile,
     nearest_job,
-    profile_of,
 )
 from attribution_sched.scheduler.thinking import Think, Thinker
 from attribution_sched.types import Attributor, FloatArray, Task
@@ -110,7 +114,7 @@ def pace_of(task: Task) -> FloatArray:
 
 
 def vector_reader(world: World, attribute: Callable[[Any], Any]) -> Callable[[Task], FloatArray]:
-    """Pace and the attribution vector; its seven numbers in units of how much tasks of this world differ in them."""
+    """Pace and the bounded vector; its seven numbers in units of how much tasks of this world differ in them."""
     pool = Engine(world).pool
     states = np.array([attribute(pool.task(i, world.kinds)).state for i in range(0, len(pool), 4)], dtype=np.float64)
     spread = states.std(axis=0) + 1e-6
@@ -143,20 +147,22 @@ def shared_arms(load: str) -> Arms:
 
     capped = site(load)
     world = without_caps(capped)
-    attribute = state_vectors(as_attributor(None, world), DEMAND_NAMES)
-    read = vector_reader(world, attribute)
+    states = as_attributor(None, world)
+    attribute = state_vectors(states, DEMAND_NAMES)
+    bounded, unbounded = vector_reader(world, attribute), VectorProfile(states)
 
     def arm(make: Callable[[], Any], world: World = world, **freedoms: Any) -> Callable[[int], EpisodeSummary]:
         return lambda seed: play(world, Sees(BOTH, belief=make(), **freedoms), seed, attribute=attribute)
 
     def vector() -> TrialBelief:
-        return TrialBelief(read)
+        return TrialBelief(unbounded)
 
     return {
         "nothing": arm(AnyPartner),
         "kind (model's name)": arm(NameBelief),
         "pace": arm(lambda: TrialBelief(pace_of)),
-        "pace + raw counters": arm(lambda: TrialBelief(profile_of)),
+        "pace + raw counters": arm(lambda: TrialBelief(counter_profile)),
+        "pace + bounded vector": arm(lambda: TrialBelief(bounded)),
         "pace + EmSHAP vector": arm(vector),
         "true demands": arm(ReferenceBelief),
         "caps allowed": arm(vector, capped),
@@ -386,7 +392,14 @@ def table(days_of: dict[str, dict[int, dict[str, Any]]], against: str) -> str:
 
 
 def measure_senses(
-    preset: str, days: int, load: str, seed: int, cpu_minutes: float, folder: Path, only: str = ""
+    preset: str,
+    days: int,
+    load: str,
+    seed: int,
+    cpu_minutes: float,
+    folder: Path,
+    only: str = "",
+    against: str = "",
 ) -> str:
     """Play what is missing of so many days, and lay out all of them that was played so far.
 
@@ -398,9 +411,10 @@ def measure_senses(
         cpu_minutes: No further day is begun after so many.
         folder: Where days are kept.
         only: Arms whose name begins so; all by default.
+        against: Arm that all others are compared with; the one that reads pace and vector by default.
 
     Raises:
-        SettingsError: If there is no such load, or fewer than one day.
+        SettingsError: If there is no such load or arm, or fewer than one day.
     """
     if load not in LOADS:
         raise SettingsError(problem("load", load, f"must be one of {', '.join(LOADS)}", "Use 0.9"))
@@ -412,7 +426,9 @@ def measure_senses(
     arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
     if not arms:
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
+    if against and against not in arms:
+        raise SettingsError(problem("against", against, f"must be one of {', '.join(arms)}", nearest(against, arms)))
     days_of = played(folder, name, arms, range(seed, seed + days), 60.0 * cpu_minutes)
     where = f"{preset}, load {load}, 16 devices, two days each" if shared else preset
     usual = "pace + EmSHAP vector"
-    return f"{where}\n{table(days_of, usual if usual in arms else next(iter(arms)))}"
+    return f"{where}\n{table(days_of, against or (usual if usual in arms else next(iter(arms))))}"

@@ -125,10 +125,11 @@ def _print_summary(summary: TrainingSummary) -> None:
     table.add_row("Groups of corrections", f"{summary.groups:,}")
     for name, (mean, half) in summary.gains.items():
         table.add_row(f"Agents over the rule a day, {name}", f"{mean:+.2f} ± {half:.2f}")
-    table.add_row("Decisions forked", f"{summary.forked:,}")
-    verdict = "kept" if summary.ranker_kept else "left out"
-    for name, (mean, half) in summary.ranker_gains.items():
-        table.add_row(f"Ranker ({verdict}) over the agents a day, {name}", f"{mean:+.2f} ± {half:.2f}")
+    for number, one in enumerate(summary.rounds, start=1):
+        by, verdict = {"hi-ppo": "the agents"}.get(one.follower, "agents and ranker"), "kept" if one.kept else "undone"
+        table.add_row(f"Round {number}: decisions forked, copies played on by {by}", f"{one.forked:,}")
+        for name, (mean, half) in one.gains.items():
+            table.add_row(f"Round {number} ({verdict}) over what was before a day, {name}", f"{mean:+.2f} ± {half:.2f}")
     table.add_row("Processor minutes", f"{summary.minutes:.1f}")
     console.print(table)
     console.print(f"best weights: {summary.best}", soft_wrap=True)

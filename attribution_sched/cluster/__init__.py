@@ -32,6 +32,7 @@ __all__ = [
     "from_torch",
     "import_log",
     "move_cost",
+    "moved_bytes",
     "simulate",
     "with_adapters",
 ]
@@ -60,6 +61,7 @@ _HOMES = {
     "TaskKind": "attribution_sched.cluster.world",
     "World": "attribution_sched.cluster.world",
     "move_cost": "attribution_sched.cluster.cost",
+    "moved_bytes": "attribution_sched.cluster.cost",
     "simulate": "attribution_sched.cluster.simulator.simulator",
 }
 

@@ -1169,21 +1169,18 @@ def _links(name: str, given: FloatArray | None, base: FloatArray, n: int, k: int
     return np.array(values.reshape(-1, k, k), order="C")
 
 
-def move_cost(
-    kind: TaskKind, old: Plan, new: Plan, bytes_per_s: FloatArray, usd_per_byte: FloatArray
-) -> tuple[float, float]:
-    """Seconds and dollars of carrying a task's state from one plan to another.
+def moved_bytes(kind: TaskKind, old: Plan, new: Plan, domains: int) -> FloatArray:
+    """Bytes of a task's state that go from domain to domain when its plan changes, shape ``(K, K)``.
 
-    A copy comes from the first domain that has it; different links send side by side.
+    A copy comes from the first domain that has it.
 
     Args:
         kind: The task.
         old: Plan in force.
         new: Plan to come.
-        bytes_per_s: WAN bandwidth now, shape ``(K, K)``.
-        usd_per_byte: Egress price, shape ``(K, K)``.
+        domains: K.
     """
-    moved = np.zeros_like(bytes_per_s)
+    moved = np.zeros((domains, domains))
     params = kind.model.column("params")
     for target in new.segments:
         each = state_bytes_per_parameter(float(target.precision.element_bytes), kind.training, 0, 1.0)
@@ -1191,6 +1188,17 @@ def move_cost(
             holders = [s.domain for s in old.segments if s.first <= layer < s.stop]
             if target.domain not in holders:
                 moved[holders[0], target.domain] += params[layer] * each
+    return moved
+
+
+def move_cost(moved: FloatArray, bytes_per_s: FloatArray, usd_per_byte: FloatArray) -> tuple[float, float]:
+    """Seconds and dollars of sending bytes from domain to domain; different links send side by side.
+
+    Args:
+        moved: Bytes, shape ``(K, K)``, as :func:`moved_bytes` counts them.
+        bytes_per_s: WAN bandwidth now, shape ``(K, K)``.
+        usd_per_byte: Egress price, shape ``(K, K)``.
+    """
     sent = moved > 0.0
     return float((moved[sent] / bytes_per_s[sent]).max(initial=0.0)), float((moved * usd_per_byte)[sent].sum())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, move_cost, opaque_cap
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, move_cost, moved_bytes, opaque_cap
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
     ACTION_COLUMNS,
@@ -299,7 +299,8 @@ class Decision:
         if self.current_plan is None or plan.uncapped() == self.current_plan.uncapped():
             return 0.0, 0.0
         prices = self.cost.domains.price_usd_per_byte
-        seconds, dollars = move_cost(self.kind, self.current_plan, plan, self.bandwidth_gbps * BYTES_PER_GBIT, prices)
+        moved = moved_bytes(self.kind, self.current_plan, plan, len(prices))
+        seconds, dollars = move_cost(moved, self.bandwidth_gbps * BYTES_PER_GBIT, prices)
         return seconds + self.restart_s, dollars
 
 

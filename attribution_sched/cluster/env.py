@@ -42,7 +42,7 @@ import numpy as np
 from attribution_sched.cluster.codecs import Codec, CrossDomainCodec, TestbedCodec
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.engine.state import CODES, DECISION_COLUMNS, TOTAL_COLUMNS
+from attribution_sched.cluster.engine.state import CODES, D_CODE, DECISION_COLUMNS, TOTAL_COLUMNS
 from attribution_sched.cluster.reward import r_high
 from attribution_sched.cluster.world import World
 from attribution_sched.types import Attributor, BoolArray, FloatArray
@@ -93,7 +93,7 @@ class ClusterEnv(gym.Env[Any, Any]):
     def _info(self, terms: FloatArray, decision: FloatArray, r_low: FloatArray) -> dict[str, Any]:
         state = self.engine.state
         named: dict[str, Any] = {name: float(decision[c]) for c, name in enumerate(DECISION_COLUMNS)}
-        named["outcome"] = CODES[int(decision[-1])]
+        named["outcome"] = CODES[int(decision[D_CODE])]
         return {
             "action_mask": self.codec.masks()[0],
             "reward_terms": {name: float(terms[c]) for c, name in enumerate(TERM_NAMES)},

@@ -266,6 +266,8 @@ class World:
         pairs_measured: Whether two measured jobs on one device run as they were measured; else by the law alone.
         quotas: What tenants may use, one each; a system obeys them, an episode of the arena knows no tenants' limits.
         share_rule: Whose turn it is when several tenants wait, one of ``SHARE_RULES``; as quotas, a system's alone.
+        profiling_s: How long an opaque task runs on devices set aside for it, as many as it asks for, before it enters
+            the queue with the counters that were read there. All tasks of the world are that much later.
     """
 
     cluster: Cluster
@@ -289,6 +291,7 @@ class World:
     pairs_measured: bool = True
     quotas: tuple[Quota, ...] = ()
     share_rule: ShareRule = "none"
+    profiling_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -304,6 +307,9 @@ class World:
             raise SettingsError(problem("share_limit", self.share_limit, "must be 1 or 2", fix))
         if not self.restart_s >= 0:
             raise SettingsError(problem("restart_s", self.restart_s, "must be >= 0", "Use seconds"))
+        if not 0.0 <= self.profiling_s < math.inf:
+            rule = "must be finite and >= 0"
+            raise SettingsError(problem("profiling_s", self.profiling_s, rule, "Use seconds; 0 profiles nothing"))
         if self.max_segments > len(self.cluster):
             object.__setattr__(self, "max_segments", len(self.cluster))
         check_incidents(self.incidents, tuple(domain.name for domain in self.cluster.domains))
@@ -441,6 +447,19 @@ class TaskPool:
 
     def __len__(self) -> int:
         return int(self.kinds.size)
+
+
+def profiling_cost(world: World, pool: TaskPool) -> FloatArray:
+    """Device-seconds and joules of profiling each instance before it enters the queue, shape ``(n, 2)``.
+
+    The devices are of the first domain's type and draw their board power for the share of time that the job keeps them
+    at work. What they do meanwhile is lost: the task begins anew.
+    """
+    opaque = np.array([kind.opaque for kind in world.kinds])[pool.kinds]
+    asked = np.array([kind.measured_devices for kind in world.kinds])[pool.kinds]
+    busy = measured_jobs().device_busy[pool.jobs] if pool.jobs.size else np.ones(len(pool))
+    gpu, device_s = world.cluster.domains[0].gpu, np.where(opaque, asked * world.profiling_s, 0.0)
+    return np.column_stack([device_s, device_s * (gpu.idle_w + (gpu.tdp_w - gpu.idle_w) * busy)])
 
 
 def working_shares(world_kinds: Sequence[TaskKind], kinds: IntArray, counters: FloatArray) -> FloatArray:

@@ -75,6 +75,8 @@ def build_world(settings: Settings) -> World:
 
     with _named("network"):
         wan = _both_ways(_wan(settings), settings.network.duplex_efficiency)
+        if settings.network.kwh_per_gb is not None:
+            wan = replace(wan, kwh_per_gb=settings.network.kwh_per_gb)
     with _named("runtime"):
         runtime = _runtime(settings)
     with _named("domains"):

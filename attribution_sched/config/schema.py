@@ -401,6 +401,8 @@ class NetworkSettings(Record):
         duplex_efficiency: What is left of a link's direction while the other is busy, as ``profile links`` measures it.
             A pipeline trains with both busy, so links between domains are priced with so much of their bandwidth; all
             of it by default.
+        kwh_per_gb: Energy of the network for a gigabyte sent between domains, see
+            :data:`attribution_sched.cluster.wan.DEFAULT_KWH_PER_GB`; accounted in grams, in no reward.
     """
 
     links: Annotated[RegionLinks | UniformLinks | MatrixLinks, Field(discriminator="kind")] = RegionLinks()
@@ -408,6 +410,7 @@ class NetworkSettings(Record):
     trace: FilePath | None = None
     trace_at_end: Literal["hold", "wrap"] = "hold"
     duplex_efficiency: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] | None = None
+    kwh_per_gb: Annotated[float, Field(strict=True, ge=0, le=100, allow_inf_nan=False)] | None = None
 
 
 _CENTURY = Why("a century has 876,600 hours")
@@ -704,6 +707,7 @@ class EpisodeSettings(Record):
         idiosyncrasy: Spread of latent demands; 0 makes all tasks of a kind alike.
         pool_size: Number of distinct task instances drawn from.
         pool_seed: Seed of those instances.
+        profiling_s: How long an opaque task is profiled on devices set aside, before it enters the queue.
     """
 
     horizon_s: Interval = 86_400.0
@@ -725,6 +729,7 @@ class EpisodeSettings(Record):
         int, Field(strict=True, ge=1, le=100_000), Why("every instance is drawn when the world is made")
     ] = 1024
     pool_seed: Seed = 20261116
+    profiling_s: Seconds = 0.0
 
     @model_validator(mode="after")
     def _few_events(self) -> Self:

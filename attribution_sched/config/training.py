@@ -18,7 +18,13 @@ Members = Annotated[int, Field(strict=True, ge=4, le=1_000), Why("each is played
 Futures = Annotated[int, Field(strict=True, ge=4, le=256), Why("each candidate of each decision meets all of them")]
 Passes = Annotated[int, Field(strict=True, ge=1, le=1_000), Why("more passes learn the noise")]
 Positive = Annotated[float, Field(strict=True, gt=0, le=1e3, allow_inf_nan=False), Why("it is a rate or a ratio")]
-Judged = Annotated[int, Field(strict=True, ge=2, le=1_000_000), Why("one day has no interval")]
+Judged = Annotated[
+    int, Field(strict=True, ge=2, le=5_000), Why("one day has no interval; every round has its own days")
+]
+Rounds = Annotated[
+    int, Field(strict=True, ge=0, le=9),
+    Why("each forks days of its own; how often PPO replaces its old policy is ranker.updates"),
+]  # fmt: skip
 Worlds = Annotated[dict[Name, Count], Field(min_length=1, max_length=MOST_WORLDS), Why("all of them are built at once")]
 
 
@@ -52,30 +58,42 @@ class AgentsSettings(Record):
 
 
 class RankerSettings(Record):
-    """How the ranker learns by PPO on the fork.
+    """How the ranker learns by PPO on the fork, round by round.
 
     Attributes:
-        worlds: World → days whose decisions are forked.
+        worlds: World → days whose decisions are forked, others in every round.
         futures: That every candidate meets.
-        rounds: How often the old policy is replaced by the new one; 0 leaves the ranker out.
-        epochs: Passes over the decisions in each.
+        rounds: How often days are forked and learnt from: from the second round on, copies are played on by what the
+            last one has taught. A round that does not help on held-out days is undone, and is the last. 0 leaves the
+            ranker out.
+        updates: How often PPO replaces its old policy by the new one, in each round.
+        epochs: Passes over the decisions in each of these.
         minibatch_size: Decisions per step.
         clip: ε of the clipped objective.
         temperature: At which policies are compared.
         lr: Learning rate.
-        judged: Held-out days of each of its worlds, two at least. It is kept if it gains beyond its interval somewhere,
-            and loses beyond it nowhere.
+        judged: Held-out days of each of its worlds, two at least, others in every round. A round is kept if it gains
+            beyond its interval over what was before somewhere, and loses beyond it nowhere.
     """
 
     worlds: Worlds = Field(default={"testbed": 40, "ou30": 40, "cross-domain": 40}, validate_default=True)
     futures: Futures = 16
-    rounds: FromZero = 30
+    rounds: Rounds = 1
+    updates: Passes = 30
     epochs: Passes = 2
     minibatch_size: Count = 512
     clip: Positive = 0.2
     temperature: Positive = 4.0
     lr: Positive = 3.0e-3
     judged: Judged = 40
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        days = sum(self.worlds.values())
+        if days > MOST_DAYS:
+            rule = f"all days together must be at most {MOST_DAYS}"
+            raise broken_rule(rule, "Use fewer", key=("worlds",), value=days)
+        return self
 
 
 class TrainingSettings(Record):

@@ -200,6 +200,9 @@ class AttributionBeliefs(DemandBeliefs):
         attributor: As for :class:`DemandBeliefs`.
         pace: Whether the measured throughput is read.
         attributions: Whether attributions are read.
+
+    Attributes:
+        pool_states: Attributions of those that may come, shape ``(n, 7)``.
     """
 
     def __init__(self, world: World, attributor: Attributor, *, pace: bool = True, attributions: bool = True) -> None:
@@ -208,7 +211,8 @@ class AttributionBeliefs(DemandBeliefs):
         inputs = np.array([kind.model.layers[0].input_elements for kind in world.kinds], dtype=np.float64)
         working = working_shares(world.kinds, pool.kinds, pool.counters.values)
         self.pool = pool_rows(pool.kinds, pool.steps, pool.demands.factors, pool.demands.ratio[:, 3], inputs, working)
-        states = np.asarray(attributor(pool.counters.values), dtype=np.float64)
+        self.pool_states: FloatArray = np.asarray(attributor(pool.counters.values), dtype=np.float64)
+        states = self.pool_states
         speed = np.log(throughput(pool.demands, self._rng) * self._sample_s[pool.kinds])
         known = np.full(len(pool), self.reads)
         mean = np.einsum("nf,nfj->nj", _features(states, speed), self.slopes[pool.kinds, known])

@@ -12,7 +12,7 @@ from attribution_sched.cluster.decision import encode, pend, view
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.world import Attribute, World
+from attribution_sched.cluster.world import Attribute, World, profiling_cost
 from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import (
     AttributionReader,
@@ -68,6 +68,14 @@ class EpisodeSummary:
         gpu_h: Device-hours that computed.
         electricity_usd: What the meters' energy costs at the world's price, idle devices included.
         carbon_usd: What the tasks' carbon costs at the world's price; location-based average intensity.
+        profiling_gpu_h: Device-hours on which opaque tasks were profiled before they entered the queue. They are not
+            the cluster's devices, and in no other figure; each of these tasks was submitted ``World.profiling_s``
+            before it arrived.
+        profiling_kwh: Energy of that.
+        network_gb: What crossed from domain to domain, moves included.
+        network_kwh: The network's energy for it, see :data:`~attribution_sched.cluster.wan.DEFAULT_KWH_PER_GB`; on no
+            meter of the cluster, in no price and no reward.
+        network_carbon_kg: CO2-equivalent of that, half by the grid of either end; not in ``carbon_kg``.
     """
 
     policy: str
@@ -99,6 +107,11 @@ class EpisodeSummary:
     gpu_h: float = 0.0
     electricity_usd: float = 0.0
     carbon_usd: float = 0.0
+    profiling_gpu_h: float = 0.0
+    profiling_kwh: float = 0.0
+    network_gb: float = 0.0
+    network_kwh: float = 0.0
+    network_carbon_kg: float = 0.0
 
     @property
     def mean_queue_h(self) -> float:
@@ -149,13 +162,20 @@ def _play(
     engine.pool = engine.pool.attributed(attribute)
     engine.seed([seed])
     engine.reset()
-    total, terms, work = 0.0, np.zeros(3), np.zeros(2)
+    total, terms, work, profiled = 0.0, np.zeros(3), np.zeros(2), np.zeros(2)
+    to_profile = profiling_cost(world, engine.pool)
     finished_s: list[float] = []
     deferred: set[tuple[float, int]] = set()
     if isinstance(policy, Episodic):
         policy.reset(seed)
     paired, copied = pairs(policy), plays_copies(policy)
+    newest = -1
     while engine.state.event[0, st.DONE] == 0:
+        # Whoever comes is asked about, so no task comes and goes between two looks at the slots.
+        slots = engine.state.slots[0]
+        came = slots[(slots[:, st.STATUS] != st.FREE) & (slots[:, st.SERIAL] > newest)]
+        profiled += to_profile[came[:, st.POOL]].sum(axis=0)
+        newest = max(newest, *came[:, st.SERIAL].tolist()) if len(came) else newest
         seen = view(engine, neighbours=paired, moment=copied)
         began = clock()
         if seen and not seen.replanning and len(seen.queue) > 1 and isinstance(policy, QueueOrder):
@@ -211,6 +231,11 @@ def _play(
         gpu_h=sums["busy_device_s"] / 3600.0,
         electricity_usd=sums["meter_j"] / 3.6e6 * world.reward.energy_usd_per_kwh,
         carbon_usd=sums["carbon_g"] / 1e3 * world.reward.carbon_usd_per_kg,
+        profiling_gpu_h=float(profiled[0]) / 3600.0,
+        profiling_kwh=float(profiled[1]) / 3.6e6,
+        network_gb=sums["wan_bytes"] / 1e9,
+        network_kwh=sums["wan_bytes"] / 1e9 * world.cluster.wan.kwh_per_gb,
+        network_carbon_kg=sums["wan_g"] / 1e3,
     )
 
 

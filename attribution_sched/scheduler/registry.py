@@ -158,7 +158,7 @@ _SPECS = (
     PolicySpec(
         "hi-ppo-tree",
         "glass-box twin of hi-ppo: four decision trees of at most 40 leaves, distilled from it; searched",
-        "attribution_sched.scheduler.hi_ppo.tree_policy",
+        "attribution_sched.scheduler.glass_box.tree_policy",
         "HiPpoTree",
         pairs=True,
         caps=True,

@@ -58,6 +58,7 @@ from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.cut_table import CutTable, cut_table, no_cuts
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill
 from attribution_sched.planning.power_caps import BUSY, PAIR, SINGLE, Judge, best_levels, opaque_level, with_levels
+from attribution_sched.scheduler.glass_box.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     DEAD,
     LAYOUT_CHOICE,
@@ -89,7 +90,6 @@ from attribution_sched.scheduler.hi_ppo.decode import (
 )
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.lower_agent import layout_table as layouts_by_size
-from attribution_sched.scheduler.hi_ppo.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     Agents,
     Said,
@@ -353,7 +353,7 @@ def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: Int
 
 
 @kernel(allocates=True)
-def _fits(rule: RuleArrays, b: Buffers, kind: int) -> None:
+def note_fits(rule: RuleArrays, b: Buffers, kind: int) -> None:
     """Whether a plan of a kind can be begun now (``b.fits``), and its least seconds inside one domain (``b.best``)."""
     if b.fits[kind] >= 0:
         return
@@ -404,7 +404,7 @@ def rule_decides(
             waiting += 1
     if running:
         kind = kind_of(world, state, e, own)
-        _fits(rule, b, kind)
+        note_fits(rule, b, kind)
         if b.fits[kind] == 0:
             return False, False
         base, task = t.base_step_s[kind], state.tasks[e, own]
@@ -429,7 +429,7 @@ def rule_decides(
         if state.slots[e, slot, st.STATUS] != st.QUEUED:
             continue
         kind = kind_of(world, state, e, slot)
-        _fits(rule, b, kind)
+        note_fits(rule, b, kind)
         if b.fits[kind] == 0:
             continue
         possible = True
@@ -489,7 +489,7 @@ def agents_decide(
     possible = False
     s.weights[0], s.weights[1] = rule.weights[0], rule.weights[1]
     for q in range(candidates):
-        _fits(rule, b, s.kind[q])
+        note_fits(rule, b, s.kind[q])
         s.fits[q] = b.fits[s.kind[q]] == 1
         possible |= s.fits[q]
     chosen = weigh(learnt.agents, s, candidates, running, learnt.said)
@@ -758,6 +758,42 @@ def _decide_within(
 
 
 @kernel(allocates=True)
+def carry_out(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, acts: bool, action: IntArray, paid_by_work: bool,
+    ledger: FloatArray, scratch: Scratch, partners: FloatArray,
+) -> None:  # fmt: skip
+    """Do what was decided at the pending decision of a cluster, and book it; whoever waits is deferred."""
+    if acts and world.domains.caps_w.shape[1] > 1:
+        cap_action(world, state, e, rule, partners, action)
+    if not acts and state.event[e, st.EVENT] == st.PLACE:
+        _defer_all(world, state, e)
+    code = enact(world, state, e, action, -1, scratch)
+    conclude(world, state, e, code)
+    book_decision(world, state, e, code, paid_by_work, ledger[state.slots[e, state.event[e, st.SLOT], st.SERIAL]])
+    if code > 0:
+        reprice(world, state, e, False, scratch)
+
+
+@kernel(allocates=True)
+def go_on(
+    world: WorldArrays, state: StateArrays, e: int, b: Buffers, paid_by_work: bool, ledger: FloatArray,
+    scratch: Scratch, limits: TenantLimits,
+) -> None:  # fmt: skip
+    """Let time pass in a cluster until somebody is to decide again, or to its end."""
+    while True:
+        since_s = open_page(state, e, b.slots, b.tasks)
+        if limits.active:
+            open_budgets(world, state, e, limits)
+        wanted = advance(world, state, e)
+        if limits.active:
+            close_budgets(limits, e, since_s, state.clock[e, st.NOW])
+        close_page(world, state, e, since_s, b.slots, b.tasks, paid_by_work, ledger)
+        if wanted == SETTLED:
+            break
+        reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
+
+
+@kernel(allocates=True)
 def follow(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
     believed: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
@@ -785,28 +821,8 @@ def follow(
                     acts = pair_up(world, state, e, partners, believed, action)
                     possible |= acts
                 decided[e] += possible
-                if acts and world.domains.caps_w.shape[1] > 1:
-                    cap_action(world, state, e, rule, partners, action)
-                if not acts and state.event[e, st.EVENT] == st.PLACE:
-                    _defer_all(world, state, e)
-                code = enact(world, state, e, action, -1, scratch)
-                conclude(world, state, e, code)
-                book_decision(
-                    world, state, e, code, paid_by_work, ledger[e, state.slots[e, state.event[e, st.SLOT], st.SERIAL]]
-                )
-                if code > 0:
-                    reprice(world, state, e, False, scratch)
-            while True:
-                since_s = open_page(state, e, b.slots, b.tasks)
-                if limits.active:
-                    open_budgets(world, state, e, limits)
-                wanted = advance(world, state, e)
-                if limits.active:
-                    close_budgets(limits, e, since_s, state.clock[e, st.NOW])
-                close_page(world, state, e, since_s, b.slots, b.tasks, paid_by_work, ledger[e])
-                if wanted == SETTLED:
-                    break
-                reprice(world, state, e, wanted == PRICE_NETWORK, scratch)
+                carry_out(world, state, e, rule, acts, action, paid_by_work, ledger[e], scratch, partners)
+            go_on(world, state, e, b, paid_by_work, ledger[e], scratch, limits)
         if paid_by_work:
             value_at_end(world, state, e, rule, believed, b, ends[e], limits)
 
@@ -920,17 +936,25 @@ class RuleFollower:
         base = kinds[:, st.K_BASE_STEP].copy(), kinds[:, st.K_BASE_COST].copy()
         return cls(Planner.of(moment.cost, world.kinds, *base, world.max_segments, paces), world)
 
-    def play(self, copies: Copies) -> int:
-        """Play copies to their horizon; returns the decisions it took part in.
+    def check(self, copies: Copies) -> None:
+        """Refuse copies of another cluster than its tables.
 
         Raises:
-            SettingsError: If they are of another cluster than its tables.
+            SettingsError: If they are.
         """
         own, theirs = self.rule.tables.domains.rows.devices, copies.world.domains.rows.devices
         if len(self.rule.nominal_s) != len(copies.world.kinds) or not np.array_equal(own, theirs):
             made = f"was made for {len(self.rule.nominal_s)} kinds of tasks on {np.asarray(own).tolist()} devices"
             rule = f"{made}; these copies have {len(copies.world.kinds)} on {np.asarray(theirs).tolist()}"
             raise SettingsError(problem("follower", self.name, rule, "Use RuleFollower.of(moment)"))
+
+    def play(self, copies: Copies) -> int:
+        """Play copies to their horizon; returns the decisions it took part in.
+
+        Raises:
+            SettingsError: If they are of another cluster than its tables.
+        """
+        self.check(copies)
         decided = np.zeros(len(copies.state.clock), dtype=np.int64)
         action = np.zeros((copies.state.plans.shape[2], 5), dtype=np.int64)
         follow(

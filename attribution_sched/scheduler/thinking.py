@@ -13,7 +13,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,11 +27,14 @@ from attribution_sched.cluster.reward import price, samples, total_of, usd_per_g
 from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
+from attribution_sched.scheduler.glass_box.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
-from attribution_sched.scheduler.hi_ppo.trees import NO_TREES, Trees
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Attributor, FloatArray, Task
+
+if TYPE_CHECKING:
+    from attribution_sched.scheduler.hi_ppo.ranker import Ranker
 
 # ------ Waiting for a cleaner or cheaper hour: the start at which a plan's energy costs least by the forecasts
 #
@@ -242,6 +245,10 @@ class Thinker:
         theta: What Hi-PPO's agents have learnt, who then play the copies on; None lets the rule do it.
         reads: Names of the senses beliefs may use, of ``attributions`` and ``pace``.
         trees: Trees that play the copies on instead.
+        ranker: What was learnt on top of the agents, to play the copies on by both.
+
+    Attributes:
+        followed: Decisions that were followed in all.
     """
 
     def __init__(
@@ -252,15 +259,19 @@ class Thinker:
         *,
         reads: tuple[str, ...] = ("attributions", "pace"),
         trees: Trees = NO_TREES,
+        ranker: Ranker | None = None,
     ) -> None:
         self.think, self.attributor, self.theta, self.reads = think, attributor, theta, reads
-        self.trees = trees
+        self.trees, self.ranker = trees, ranker
+        self.followed = 0
         self._followers: WeakKeyDictionary[Planner, RuleFollower] = WeakKeyDictionary()
         self._beliefs: list[tuple[World, AttributionBeliefs]] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thinker:
         """A thinker like it: followers and beliefs are made again by whoever asks, the same ones."""
-        return Thinker(self.think, self.attributor, self.theta, reads=self.reads, trees=self.trees)
+        return Thinker(
+            self.think, self.attributor, self.theta, reads=self.reads, trees=self.trees, ranker=self.ranker
+        )  # fmt: skip
 
     def candidates(
         self, actor: ComparedActor, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None
@@ -370,19 +381,27 @@ class Thinker:
         moment = priced(view.moment, view.reward)
         changes = [_change(each) for each in listed]
         known = known_tasks(view)
-        return fork(
+        found = fork(
             moment, changes, futures, self._hours(moment), self.follower(planner, moment.world), seed,
             beliefs=self.beliefs(moment.world, planner), tasks=known, pairs=pairs, unchanged=False,
         )  # fmt: skip
+        self.followed += found.decisions
+        return found
 
     def _hours(self, moment: Moment) -> float:
         """How far copies are played."""
         return within_arrivals(moment, self.think.hours, self.think.arrivals)
 
     def follower(self, planner: Planner, world: World) -> RuleFollower:
-        """The compiled rule of a cluster, or the agents."""
+        """The compiled rule of a cluster, or the agents, with what was learnt on top of them if it is told."""
         if planner not in self._followers:
-            self._followers[planner] = RuleFollower(planner, world, self.theta, self.trees)
+            if self.ranker is None or self.theta is None:
+                made = RuleFollower(planner, world, self.theta, self.trees)
+            else:
+                from attribution_sched.scheduler.ranked_follower import RankedFollower
+
+                made = RankedFollower(planner, world, self.theta, self.ranker, self.beliefs(world, planner))
+            self._followers[planner] = made
         return self._followers[planner]
 
     def beliefs(self, world: World, planner: Planner) -> AttributionBeliefs:

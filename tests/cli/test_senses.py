@@ -1,12 +1,13 @@
 """What senses are worth: days are kept and not played again, differences are paired, wrong words are refused."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from attribution_sched.cli.senses import FIGURES, measure_senses, played, table, vector_reader
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
 from attribution_sched.types import Task
@@ -45,6 +46,47 @@ def test_a_vector_is_read_in_units_of_how_much_tasks_differ():
     read = vector_reader(world, attribute)
     told = read(Task(attribution=SimpleNamespace(state=scale), samples_per_s=1.0))
     assert told[:7] == pytest.approx(1.5, rel=0.3) and told[7] == 0.0
+
+
+def test_any_two_arms_are_compared_by_a_command(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from attribution_sched.cli import senses
+    from attribution_sched.cli.app import app
+
+    arms = {"pace + EmSHAP vector": arm(3.0, []), "pace": arm(1.0, []), "kind (model's name)": arm(7.0, [])}
+    monkeypatch.setattr(senses, "shared_arms", lambda load: arms)
+    asked = ["bench", "senses", "shared", "--days", "3", "--output", str(tmp_path)]
+    usual = CliRunner().invoke(app, asked)
+    assert "+4.00 [+4.00, +4.00]" in usual.output and "minus pace + EmSHAP vector" in usual.output
+    other = CliRunner().invoke(app, [*asked, "--against", "kind (model's name)"])
+    assert "minus kind (model's name)" in other.output and "-6.00 [-6.00, -6.00]" in other.output
+    with pytest.raises(SettingsError, match=r"against.*'kind'.*must be one of pace \+ EmSHAP vector, pace, kind"):
+        measure_senses("shared", 3, "0.9", 0, 1.0, tmp_path, against="kind")
+
+
+def test_the_vector_is_read_as_shipped_policies_read_it(monkeypatch, tmp_path):
+    """The arm and the coordinator's own belief: the same profile of the same task."""
+    from attribution_sched.cli import senses
+    from attribution_sched.scheduler.hi_ppo.rule import RuleFork
+
+    seen = {}
+
+    def play(world, policy, seed, *, attribute):
+        coordinator = policy._policy._coordinator
+        seen[seed] = coordinator.partners.belief.profile, attribute
+        return SimpleNamespace(**dict.fromkeys(FIGURES, 0.0))
+
+    monkeypatch.setattr(senses, "play", play)
+    arms = senses.shared_arms("0.9")
+    for at, name in enumerate(("pace + EmSHAP vector", "pace + raw counters", "pace + bounded vector")):
+        arms[name](at)
+    task = build_pool(senses.site("0.9")).task(0, senses.site("0.9").kinds)
+    task = replace(task, attribution=seen[0][1](task))
+    shipped = RuleFork()._coordinator.partners.belief.profile(task)
+    assert np.array_equal(seen[0][0](task), shipped) and shipped.shape == (8,)
+    assert seen[1][0](task).shape == (13,)
+    assert not np.array_equal(seen[2][0](task), shipped)
 
 
 @pytest.mark.parametrize(("load", "days"), [("7", 1), ("0.9", 0)])

@@ -11,6 +11,7 @@ for 0.321; clocks and all other plans are the same to the bit).
 Again, five seeds of ten (2, 3, 6, 7, 8): where plans first differ, four are the same plan the other way round or
 through another domain, of equal worth to 1e-3, and one is better (seed 8: R_eff 0.219 for 0.202); what follows hangs on
 them. The commit that moved them was not traced: slow goldens had not been run for some time.
+``hi-ppo`` everywhere: half of what unfinished tasks can expect beyond a copy's horizon counts (``Think.end_value``).
 ``cross-domain``, both policies: its links fail, and its electricity has a tariff by the hour.
 ``testbed``, all policies: served tasks have the demands of serving, so their host time varies otherwise.
 """

@@ -7,9 +7,13 @@ from itertools import count
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
+from attribution_sched.cluster.wan import DEFAULT_KWH_PER_GB
+from attribution_sched.config import load_settings
+from attribution_sched.errors import NetworkError, SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.registry import make_policy
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
 
@@ -88,3 +92,49 @@ def test_an_episode_looks_at_no_clock(world):
     played = play(world, hurried, 3)
     assert hurried.deadline_s == 2.0
     assert played == play(world, HiPpo(think=False, deadline_s=math.inf), 3)
+
+
+def test_profiling_is_told_by_itself():
+    """Each opaque task that entered is charged the devices it asked for, and nothing else of the day changes."""
+    world = load_settings(
+        {"extends": "shared", "domain_defaults": {"devices": 8}, "episode": {"horizon_s": 14_400.0, "pool_size": 64}}
+    ).build_world()
+    told = play(world, make_policy("sjf"), 3)
+    free = play(replace(world, profiling_s=0.0), make_policy("sjf"), 3)
+    assert replace(told, profiling_gpu_h=0.0, profiling_kwh=0.0) == free
+    entered = told.arrived - told.turned_away
+    gpu, hours = world.cluster.domains[0].gpu, world.profiling_s / 3600.0
+    asked = told.profiling_gpu_h / hours
+    assert entered >= 5 and entered <= asked <= 8 * entered and asked == pytest.approx(round(asked))
+    assert told.profiling_gpu_h * gpu.idle_w < 1e3 * told.profiling_kwh <= told.profiling_gpu_h * gpu.tdp_w
+    twice = play(replace(world, profiling_s=600.0), make_policy("sjf"), 3)
+    assert twice.profiling_gpu_h == pytest.approx(2.0 * told.profiling_gpu_h)
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_profiling_time_is_refused(world, bad):
+    """One error with the value, the rule and the fix."""
+    with pytest.raises(SettingsError, match=r"profiling_s.*must be finite and >= 0.*0 profiles nothing"):
+        replace(world, profiling_s=bad)
+
+
+def test_the_network_s_energy_is_accounted_and_steers_nothing():
+    """What crosses is counted once, its grams lie between those of the two ends, and no other figure moves."""
+    settings = {"extends": "cross-domain", "episode": {"horizon_s": 28_800.0, "pool_size": 64}}
+    cluster = load_settings(settings).build_world().cluster
+    world = load_settings(settings | {"network": {"kwh_per_gb": 0.01}}).build_world()
+    free = load_settings(settings | {"network": {"kwh_per_gb": 0.0}}).build_world()
+    found, unpriced = play(world, make_policy("sjf"), 3), play(free, make_policy("sjf"), 3)
+    assert cluster.wan.kwh_per_gb == DEFAULT_KWH_PER_GB
+    assert found.network_gb > 100.0
+    assert found.network_kwh == pytest.approx(0.01 * found.network_gb)
+    hours = [domain.carbon.at(3600.0 * hour) for domain in cluster.domains for hour in range(8)]
+    assert min(hours) <= 1e3 * found.network_carbon_kg / found.network_kwh <= max(hours)
+    assert replace(found, network_kwh=0.0, network_carbon_kg=0.0) == unpriced
+
+
+@pytest.mark.parametrize("bad", [-0.1, float("nan")])
+def test_the_network_s_energy_is_refused(world, bad):
+    """One error with the value, the rule and the fix."""
+    with pytest.raises(NetworkError, match=r"kwh_per_gb.*must be >= 0 and finite"):
+        replace(world.cluster.wan, kwh_per_gb=bad)

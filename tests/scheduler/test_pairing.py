@@ -1,10 +1,12 @@
 """Pairing: what is believed of two tasks, and policies that put one beside another."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.decision import CoRunners, encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
@@ -13,6 +15,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import feasible
 from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.lucid import sharing_score
 from attribution_sched.scheduler.pairing import (
     TYPICAL,
@@ -20,6 +23,8 @@ from attribution_sched.scheduler.pairing import (
     Packing,
     ReferenceBelief,
     TrialBelief,
+    VectorProfile,
+    counter_profile,
     nearest_job,
     plan_beside,
 )
@@ -171,6 +176,83 @@ def test_a_belief_of_trials_learns_from_the_pairs_it_sees_and_forgets(moment):
     assert abs(belief.speeds(other, other)[0] - TYPICAL) < abs(told[0] - TYPICAL)
     belief.forget()
     assert belief.speeds(first, second) == (TYPICAL, TYPICAL)
+
+
+@pytest.fixture(scope="module")
+def attributed():
+    """Four measured jobs with their accounts and what their attributor makes of counters."""
+    attributor, jobs = as_attributor(None, crowded()), measured_jobs()
+    tasks = [Task(counters=jobs.counters[i], samples_per_s=float(jobs.samples[i])) for i in (2, 12, 17, 22)]
+    return attributor, [replace(task, attribution=attributor.vector(task)) for task in tasks]
+
+
+def test_the_vector_is_read_without_its_bound(attributed):
+    attributor, tasks = attributed
+    read = VectorProfile(attributor)
+    for task in tasks:
+        told = read(task)
+        assert np.tanh(told[:7] / 1.5) == pytest.approx(task.attribution.state, abs=1e-6)
+        assert told[7] == np.log(task.samples_per_s)
+    # Two batches of one model, at the vector's end: the bounded numbers hardly differ, what is read does.
+    jobs = measured_jobs()
+    one, two = (attributor.vector(jobs.counters[jobs.names.index(f"ResNet-18 (batch size {n})")]) for n in (64, 256))
+    apart = np.abs(read(replace(tasks[0], attribution=one)) - read(replace(tasks[0], attribution=two)))[:7]
+    assert apart.max() > 1.0 and np.abs(one.state - two.state).max() < 0.05
+
+
+def test_a_task_without_a_vector_is_read_from_its_counters_and_nan_is_as_usual(attributed):
+    attributor, tasks = attributed
+    read = VectorProfile(attributor)
+    bare = replace(tasks[0], attribution=None)
+    assert np.array_equal(read(bare), read(tasks[0]))
+    unread = np.array(bare.counters)
+    unread[4] = np.nan
+    told = read(replace(bare, counters=unread, samples_per_s=0.0))
+    assert np.isfinite(told).all()
+    belief = TrialBelief(read)
+    assert 0.0 < belief.speeds(replace(bare, counters=unread), tasks[1])[0] <= 1.0
+    assert belief.speeds(Task(), tasks[1]) == (0.0, 0.0)
+    assert counter_profile(bare).shape == (13,) and told.shape == (8,)
+
+
+def test_what_shipped_policies_believe_of_a_pair_hangs_on_the_vector_and_not_on_counters(moment, attributed):
+    """Other counters with the same vector are the same task to them; another vector with the same counters is not."""
+    _, seen = moment
+    tasks = attributed[1]
+    belief = HiPpo().partners.belief
+    belief.learn(co_running(seen, (0.9, 0.3), tasks[:2]))
+    told = belief.speeds(*tasks[2:])
+    other = [replace(task, counters=1.7 * task.counters) for task in tasks[2:]]
+    assert belief.speeds(*other) == told
+    swapped = [replace(a, attribution=b.attribution) for a, b in zip(tasks[2:], tasks[:2], strict=True)]
+    assert belief.speeds(*swapped) != pytest.approx(told, abs=1e-3)
+
+
+def test_what_was_seen_of_pairs_goes_on_after_a_copy_and_a_recall_and_not_into_another_profile(moment, attributed):
+    _, seen = moment
+    tasks = attributed[1]
+    policy = HiPpo()
+    policy.partners.belief.learn(co_running(seen, (0.9, 0.3), tasks[:2]))
+    told, memory = policy.partners.belief.speeds(*tasks[:2]), policy.memory()
+    assert memory["pairs.profiles"].shape == (1, 2, 8)
+    twin = copy.deepcopy(policy.partners)
+    assert twin.belief.speeds(*tasks[:2]) == told and twin.belief is not policy.partners.belief
+    later = HiPpo()
+    later.recall(memory)
+    assert later.partners.belief.speeds(*tasks[:2]) == told
+    # Pairs that an earlier release has kept by counters are learnt anew.
+    old = TrialBelief()
+    old.learn(co_running(seen, (0.9, 0.3), tasks[:2]))
+    later.recall({f"pairs.{name}": array for name, array in old.memory().items()})
+    assert later.partners.belief.speeds(*tasks[:2]) == (TYPICAL, TYPICAL)
+
+
+def test_work_of_a_pair_is_asked_anew_for_another_vector(attributed):
+    tasks = attributed[1]
+    partners = HiPpo().partners
+    partners.belief.speeds = lambda own, other: (own.attribution.state[0], 1.0)
+    one, two = replace(tasks[0]), replace(tasks[0], attribution=tasks[1].attribution)
+    assert partners.work(one, tasks[2]) != partners.work(two, tasks[2])
 
 
 def paired(engine, seen):

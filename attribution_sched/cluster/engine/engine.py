@@ -18,9 +18,11 @@ from attribution_sched.cluster.compute import PARAMS_SHARDED, PARAMS_WHOLE
 from attribution_sched.cluster.cost import (
     BILL_USD,
     BUSY_S,
+    BYTES_PER_GB,
     BYTES_PER_GBIT,
     COMPUTE_SHARE,
     HOST_SHARE,
+    JOULES_PER_KWH,
     MEMORY_BYTES,
     MEMORY_SHARE,
     POWER_W,
@@ -367,10 +369,33 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     cost = cost_usd_kernel(bill, priced_j * norm, carbon_g * norm, world.energy_usd_per_j, world.carbon_usd_per_g)
     task[st.STEP] = step
     task[st.STEP_BILL] = bill
+    task[st.STEP_BYTES], task[st.STEP_WAN_G] = network_grams(world, state, e, traffic)
     task[st.T_EFF] = r_eff_kernel(step, world.kinds[kind, st.K_BASE_STEP])
     task[st.T_UTIL] = plan_out[UTILISATION]
     task[st.T_COST] = r_cost_kernel(cost, world.kinds[kind, st.K_BASE_COST])
     return memory_ratio
+
+
+@kernel
+def network_grams(world: WorldArrays, state: StateArrays, e: int, traffic: FloatArray) -> tuple[float, float]:
+    """Bytes that cross from domain to domain, and grams of the network's energy for them, half by each end's grid.
+
+    Args:
+        world: Constants.
+        state: State.
+        e: Cluster.
+        traffic: Bytes, shape ``(K, K)``.
+    """
+    hour = signal_hour(world, state.clock[e, st.LAST_TICK])
+    sent, grams = 0.0, 0.0
+    for i in range(traffic.shape[0]):
+        for j in range(traffic.shape[1]):
+            if i != j and traffic[i, j] > 0.0:
+                sent += traffic[i, j]
+                for end in (i, j):
+                    g_per_j = world.domains.rows[end].carbon_g_per_j * world.signals[st.CARBON, hour, end]
+                    grams += 0.5 * traffic[i, j] * world.network_j_per_byte * g_per_j
+    return sent, grams
 
 
 @kernel
@@ -672,6 +697,8 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
         bill = steps * task[st.STEP_BILL]
         task[st.BILL] += bill
         totals[st.BILL_TOTAL] += bill
+        totals[st.WAN_BYTES] += steps * task[st.STEP_BYTES]
+        totals[st.WAN_G] += steps * task[st.STEP_WAN_G]
         totals[st.STEPS_DONE] += steps
         # By the work, not by the hour: a task that finishes sooner must not earn less.
         earned = steps * world.kinds[kind_of(world, state, e, slot), st.K_BASE_STEP] / world.interval_s
@@ -1141,15 +1168,15 @@ def _memory_fits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> b
 
 @kernel(allocates=True)
 def migration(
-    world: WorldArrays, bandwidth: FloatArray, kind: int, old: IntArray, old_count: int, new: IntArray, new_count: int
-) -> tuple[float, float]:
-    """Seconds and dollars of sending the state of layers to domains that do not hold them yet.
+    world: WorldArrays, bandwidth: FloatArray, kind: int, old: IntArray, old_count: int, new: IntArray, new_count: int,
+    moved: FloatArray,
+) -> tuple[float, float]:  # fmt: skip
+    """Seconds and dollars of sending the state of layers to domains that do not hold them yet; bytes into ``moved``.
 
     Every newly needed copy comes from the first domain that has it; transfers over different links run side
     by side.
     """
     k = bandwidth.shape[0]
-    moved = np.zeros((k, k))
     sizes = world.tables.sizes[kind]
     training = world.kinds[kind, st.K_TRAINING] == 1.0
     for layer in range(world.tables.n_layers[kind]):
@@ -1254,6 +1281,7 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
     rows = np.zeros((action.shape[0], state.plans.shape[3]), dtype=np.int64)
     count, code = decode(world, kind, action, rows)
     seconds, dollars = 0.0, 0.0
+    moved = np.zeros((world.base.shape[1], world.base.shape[1]))
     keeps = not placing and _same_plan(state, e, slot, rows, count)
     if keeps and world.layouts[action[0, A_LAYOUT] % world.layouts.shape[0], L_SHARE] == 0:
         # The same layout on devices of its own is another plan for a task that shares.
@@ -1295,11 +1323,14 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
                 task[st.STARTED] = state.clock[e, st.NOW]
         else:
             code = 2
-            seconds, dollars = migration(world, state.links[e, 1], kind, old_plan, old_count, rows, count)
+            seconds, dollars = migration(world, state.links[e, 1], kind, old_plan, old_count, rows, count, moved)
             seconds += world.restart_s
             task[st.PAUSED] = state.clock[e, st.NOW] + seconds
             task[st.BILL] += dollars
     _record(world, state, e, slot, kind, code, seconds, dollars)
+    if code == 2:
+        decision = state.outcome[e]
+        decision[st.D_MOVE_BYTES], decision[st.D_MOVE_WAN_G] = network_grams(world, state, e, moved)
     return int(code)
 
 
@@ -1320,6 +1351,8 @@ def conclude(world: WorldArrays, state: StateArrays, e: int, code: int) -> None:
         totals[st.MIGRATIONS] += 1
         totals[st.MIGRATION_S] += state.outcome[e, st.D_MOVE_S]
         totals[st.BILL_TOTAL] += dollars
+        totals[st.WAN_BYTES] += state.outcome[e, st.D_MOVE_BYTES]
+        totals[st.WAN_G] += state.outcome[e, st.D_MOVE_WAN_G]
         kind = kind_of(world, state, e, slot)
         # One step of the baseline costs one unit of R_cost and takes base_step_s.
         steps = r_cost_kernel(dollars, world.kinds[kind, st.K_BASE_COST])
@@ -1352,7 +1385,7 @@ def probe(
         actions: Shape ``(n, P, 5)``.
         devices: Forced device per action or −1, shape ``(n,)``.
         scratch: Buffers.
-        decisions: Output, shape ``(n, 9)``, columns ``DECISION_COLUMNS``.
+        decisions: Output, shape ``(n, 10)``, columns ``DECISION_COLUMNS``.
     """
     slot = state.event[e, st.SLOT]
     task = state.tasks[e, slot].copy()
@@ -2010,6 +2043,7 @@ def _world_arrays(world: World, cost: CostModel, pool: TaskPool, layouts: IntArr
         slowdown_cap=slowdown_cap(),
         energy_usd_per_j=usd_per_j(reward),
         carbon_usd_per_g=usd_per_g(reward),
+        network_j_per_byte=wan.kwh_per_gb * JOULES_PER_KWH / BYTES_PER_GB,
         horizon_s=world.horizon_s,
         tick_s=world.tick_s,
         interval_s=reward.interval_s,

@@ -59,11 +59,11 @@ NO_EVENT, PLACE, REPLAN = 0, 1, 2
 TASK_COLUMNS = (
     "arrival_s", "steps_left", "step_s", "paused_until_s", "epoch_left", "offered_s", "energy_j", "bill_usd",
     "r_eff", "r_util", "r_cost", "review", "started_s", "power_w", "step_bill_usd", "carbon_g_per_s",
-    "busy_devices", "shared", "evictions", "epoch_r_util",
+    "busy_devices", "shared", "evictions", "epoch_r_util", "step_wan_bytes", "step_wan_g",
 )  # fmt: skip
 (
     ARRIVAL, LEFT, STEP, PAUSED, EPOCH, OFFERED, ENERGY, BILL, T_EFF, T_UTIL, T_COST, REVIEW, STARTED, POWER,
-    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED, EVICTED, EPOCH_UTIL,
+    STEP_BILL, CARBON_RATE, BUSY_DEVICES, SHARED, EVICTED, EPOCH_UTIL, STEP_BYTES, STEP_WAN_G,
 ) = range(len(TASK_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.tasks``; ``step_s`` is the time of one global batch, ``started_s`` the first start."""
 
@@ -78,17 +78,23 @@ BUSY, MEMORY, DYNAMIC_W, INTRA, HOST, COMPUTE_READ, MEMORY_READ, PCIE_READ, DEMA
 TOTAL_COLUMNS = (
     "completed", "dropped", "rejected", "migrations", "decisions", "meter_j", "task_j", "idle_j", "bill_usd",
     "carbon_g", "busy_device_s", "completion_s", "migration_s", "placed", "wait_s", "steps_done",
-    "missed", "evictions", "lost_steps", "restart_s",
+    "missed", "evictions", "lost_steps", "restart_s", "wan_bytes", "wan_g",
 )  # fmt: skip
 (
     COMPLETED, DROPPED, REJECTED, MIGRATIONS, DECISIONS, METER_J, TASK_J, IDLE_J, BILL_TOTAL, CARBON_TOTAL,
     BUSY_DEVICE_S, COMPLETION_S, MIGRATION_S, PLACED, WAIT_S, STEPS_DONE,
-    MISSED, EVICTIONS, LOST_STEPS, RESTART_S,
+    MISSED, EVICTIONS, LOST_STEPS, RESTART_S, WAN_BYTES, WAN_G,
 ) = range(len(TOTAL_COLUMNS))  # fmt: skip
-"""Columns of ``StateArrays.totals``: sums over the episode."""
+"""Columns of ``StateArrays.totals``: sums over the episode. ``wan_bytes`` crossed from domain to domain, ``wan_g``
+are the grams of the network's energy for them: accounted beside the tasks' own, and in no reward."""
 
-DECISION_COLUMNS = ("r_eff", "r_util", "r_cost", "step_s", "bill_usd", "migration_s", "migration_usd", "code")
-D_EFF, D_UTIL, D_COST, D_STEP, D_BILL, D_MOVE_S, D_MOVE_USD, D_CODE = range(len(DECISION_COLUMNS))
+DECISION_COLUMNS = (
+    "r_eff", "r_util", "r_cost", "step_s", "bill_usd", "migration_s", "migration_usd", "code", "migration_bytes",
+    "migration_wan_g",
+)  # fmt: skip
+D_EFF, D_UTIL, D_COST, D_STEP, D_BILL, D_MOVE_S, D_MOVE_USD, D_CODE, D_MOVE_BYTES, D_MOVE_WAN_G = range(
+    len(DECISION_COLUMNS)
+)
 """First columns of ``StateArrays.outcome``: what the last decision was worth by itself."""
 
 INTEGRALS = len(DECISION_COLUMNS)
@@ -172,6 +178,7 @@ class WorldArrays(NamedTuple):
     slowdown_cap: float
     energy_usd_per_j: float
     carbon_usd_per_g: float
+    network_j_per_byte: float
     horizon_s: float
     tick_s: float
     interval_s: float
@@ -197,14 +204,14 @@ class StateArrays(NamedTuple):
         links: Latent process, bandwidth now (bytes/s) and, where links fail, 1 for those that are down, shape
             ``(E, 2 or 3, K, K)``.
         slots: Shape ``(E, S, 4)``.
-        tasks: Shape ``(E, S, 20)``, columns ``TASK_COLUMNS``.
+        tasks: Shape ``(E, S, 22)``, columns ``TASK_COLUMNS``.
         plans: Segment rows of running tasks, shape ``(E, S, P, 11)``.
         loads: Shape ``(E, S, P, 12)``, columns ``LOAD_COLUMNS``.
         traffic: Bytes per step of every task, shape ``(E, S, K, K)``.
         planned: Bandwidth of the links when a task was last decided on, same shape.
         occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.
-        outcome: Shape ``(E, 11)``: the last decision's own worth, then the terms paid over time.
-        totals: Shape ``(E, 20)``, columns ``TOTAL_COLUMNS``.
+        outcome: Shape ``(E, 13)``: the last decision's own worth, then the terms paid over time.
+        totals: Shape ``(E, 22)``, columns ``TOTAL_COLUMNS``.
         r_low: Lower agents' reward of the last decision, shape ``(E, K)``.
     """
 

@@ -24,7 +24,14 @@ import numpy as np
 
 from attribution_sched.cluster.compute import COMPUTE_FORWARD, MEMORY_FORWARD, TP_DEGREES
 from attribution_sched.cluster.constants import load_constants
-from attribution_sched.cluster.cost import BYTES_PER_GB, BYTES_PER_GBIT, JOULES_PER_KWH, CostModel, move_cost
+from attribution_sched.cluster.cost import (
+    BYTES_PER_GB,
+    BYTES_PER_GBIT,
+    JOULES_PER_KWH,
+    CostModel,
+    move_cost,
+    moved_bytes,
+)
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.incidents import LinkCut
 from attribution_sched.cluster.interference import (
@@ -240,9 +247,10 @@ class Prices:
             )
         )
 
-    def move(self, kind: TaskKind, old: Plan, new: Plan) -> tuple[float, float]:
-        """Seconds and dollars of carrying a job's state to another plan, at the bandwidth of the moment."""
-        return move_cost(kind, old, new, self.bandwidth, self.usd_per_byte)
+    def move(self, kind: TaskKind, old: Plan, new: Plan) -> tuple[float, float, FloatArray]:
+        """Seconds, dollars and bytes of carrying a job's state to another plan, at the bandwidth of the moment."""
+        moved = moved_bytes(kind, old, new, len(self.bandwidth))
+        return *move_cost(moved, self.bandwidth, self.usd_per_byte), moved
 
 
 def memory_used(device: Device) -> float:
@@ -307,6 +315,7 @@ class Floor:
         job.epoch_left -= steps
         self.sums["steps_done"] += steps
         self.pay(job, steps * deployed.step_bill_usd)
+        self.carry(steps * deployed.traffic_bytes)
 
     def _carbon_g_per_kwh(self, domain: Domain) -> float:
         """Of the hour in which the network last moved: signals change with it."""
@@ -347,6 +356,15 @@ class Floor:
         """Charge a job for traffic."""
         job.bill_usd += dollars
         self.sums["bill_usd"] += dollars
+
+    def carry(self, sent_bytes: FloatArray) -> None:
+        """Account the network's energy for bytes from domain to domain, shape ``(K, K)``, half by each end's grid."""
+        wan = self.world.cluster.wan
+        grams = np.array([self._carbon_g_per_kwh(domain) for domain in self.domains])
+        crossing = np.where(np.eye(len(grams), dtype=bool), 0.0, sent_bytes)
+        self.sums["wan_bytes"] += float(crossing.sum())
+        ends = 0.5 * (grams[:, None] + grams[None])
+        self.sums["wan_g"] += float((crossing * ends).sum()) * wan.kwh_per_gb / BYTES_PER_GB
 
     def free_devices(self, job: Job) -> IntArray:
         """Empty devices per domain, the job's own counted as free, shape ``(K,)``."""

@@ -353,7 +353,10 @@ class Dispatcher:
 
     def _move_state(self, job: Job, old: Plan | None) -> float:
         """Pause a job while its state, if it lies elsewhere, travels and it starts again; returns the seconds."""
-        seconds, dollars = (0.0, 0.0) if old is None else self.prices.move(job.kind, old, job.plan_in_force.plan)
+        seconds, dollars = 0.0, 0.0
+        if old is not None:
+            seconds, dollars, moved = self.prices.move(job.kind, old, job.plan_in_force.plan)
+            self.floor.carry(moved)
         seconds += self.world.restart_s
         job.paused_until_s = self.floor.now_s + seconds
         job.saved_steps = job.steps - job.left

@@ -73,7 +73,7 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a run; the first twenty carry the names and meanings of the batched world's totals.
+    """Sums over a run; the first twenty-two carry the names and meanings of the batched world's totals.
 
     Attributes:
         completed: Tasks that finished.
@@ -96,6 +96,8 @@ class Totals:
         evictions: Tasks sent back to the queue by the loss of a domain.
         lost_steps: Steps lost to failures and lost domains.
         restart_s: Pauses of tasks that started again.
+        wan_bytes: Bytes that crossed from domain to domain.
+        wan_g: CO2-equivalent of the network's energy for them; not in ``carbon_g``.
         overdue: Tasks still unfinished at the end of the run and past their deadline.
         arrived: Tasks that arrived.
         failures: Device failures.
@@ -124,6 +126,8 @@ class Totals:
     evictions: int = 0
     lost_steps: float = 0.0
     restart_s: float = 0.0
+    wan_bytes: float = 0.0
+    wan_g: float = 0.0
     overdue: int = 0
     arrived: int = 0
     failures: int = 0

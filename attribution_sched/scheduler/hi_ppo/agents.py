@@ -16,8 +16,8 @@ from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
 from attribution_sched.scheduler.hi_ppo.action_masks import PartialPlans
 from attribution_sched.scheduler.hi_ppo.decode import Choices, ShortestFirst, Trace
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, State
+from attribution_sched.scheduler.hi_ppo.moment import NEVER_H
 from attribution_sched.scheduler.hi_ppo.outcomes import F_DEVICES
-from attribution_sched.scheduler.hi_ppo.trees import NEVER_H
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     LAYOUT_ODDS,
     MOVE_ODDS,

@@ -15,8 +15,15 @@ from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.hi_ppo.action_masks import DEAD, PartialPlans
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, Decoded, ShortestFirst, Trace
 from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.pairing import PairLearner, PairTables, ProfileBelief, plan_beside
-from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
+from attribution_sched.scheduler.pairing import (
+    Packing,
+    PairTables,
+    ProfileBelief,
+    TrialBelief,
+    VectorProfile,
+    plan_beside,
+)
+from attribution_sched.types import Attributor, BoolArray, FloatArray, IntArray, Task
 
 OWN, TASK, NOTHING, DOMAIN, FEWER, MORE, CUT, REPLICA, RESIZED = range(9)
 """What is changed: nothing, the task, acting at all, the first segment's domain, devices or cut, one more replica, or
@@ -148,8 +155,9 @@ def distinct(found: Decoded, made: BoolArray, many: int) -> BoolArray:
 #
 # a_low = alone | beside j,    work(i, j) = s_ij + s_ji,    s_ij the speed of i beside j over its speed alone
 #
-# What is believed of speeds is what pairs of this very cluster were seen to do, carried over to tasks like them
-# (:class:`~attribution_sched.scheduler.pairing.TrialBelief`): no table of pairs, no model's name. Without thinking a
+# What is believed of speeds is what pairs of this very cluster were seen to do, carried over to tasks whose attribution
+# vector and pace are like theirs (:class:`~attribution_sched.scheduler.pairing.TrialBelief`,
+# :class:`~attribution_sched.scheduler.pairing.VectorProfile`): no table of pairs, no model's name. Without thinking a
 # task goes beside another only where no devices are free, and only if the pair is believed to do more work than one;
 # thinking compares partners with each other, with devices of the task's own and with waiting.
 
@@ -160,11 +168,15 @@ TASKS, NEIGHBOURS = 3, 3
 """Waiting tasks, and neighbours of each, that thinking compares."""
 
 
-class Partners(PairLearner):
-    """Who goes beside whom in one cluster."""
+class Partners(Packing):
+    """Who goes beside whom in one cluster.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Args:
+        attributions: Counters ``(n, 12)`` → vectors ``(n, 7)``, for tasks that carry none.
+    """
+
+    def __init__(self, attributions: Attributor) -> None:
+        super().__init__(TrialBelief(VectorProfile(attributions)))
         self._refusals: dict[tuple[float, int, int], float] = {}
         self._tables: list[tuple[World, PairTables]] = []
 

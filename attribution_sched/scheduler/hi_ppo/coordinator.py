@@ -249,7 +249,7 @@ class HiPpo:
         self._forecast: ViewForecast | None = None
         self._memory: dict[str, NDArray[np.float64]] = {}
         self._thinker: Thinker | None = None
-        self.partners = Partners()
+        self.partners = Partners(self.attributions)
 
     @property
     def learnt(self) -> Weights:

@@ -115,15 +115,15 @@ def learn_ranker(
     rng = np.random.default_rng(seed)
     for done in range(settings.rounds):
         with torch.no_grad():
-            old = _log_policy(_logits(w, batch) / settings.temperature, batch["there"])
+            old = log_policy(logits_of(w, batch) / settings.temperature, batch["there"])
         for _ in range(settings.epochs):
             for rows in np.array_split(rng.permutation(len(data)), max(1, len(data) // settings.batch)):
                 at = torch.tensor(rows)
                 part = {name: tensor[at] for name, tensor in batch.items()}
-                logits = _logits(w, part)
-                new = _log_policy(logits / settings.temperature, part["there"])
+                logits = logits_of(w, part)
+                new = log_policy(logits / settings.temperature, part["there"])
                 if settings.expert > 0.0:
-                    aim = _log_policy(old[at] + settings.expert * q[at], part["there"]).exp()
+                    aim = log_policy(old[at] + settings.expert * q[at], part["there"]).exp()
                     loss = -(aim * torch.where(part["there"] > 0, new, torch.zeros_like(new))).sum(1).mean()
                 else:
                     loss = -_clipped(new, old[at], q[at], part["group"], part["there"], settings.clip)
@@ -135,11 +135,12 @@ def learn_ranker(
                 torch.autograd.backward(loss + 0.1 * wrong)
                 adam.step()
         if told is not None:
-            told(done, _ranker(w))
-    return _ranker(w)
+            told(done, as_ranker(w))
+    return as_ranker(w)
 
 
-def _ranker(w: Tensors) -> Ranker:
+def as_ranker(w: Tensors) -> Ranker:
+    """The ranker of what is being learnt."""
     return Ranker({name: tensor.detach().numpy().astype(np.float64).copy() for name, tensor in w.items()})
 
 
@@ -168,12 +169,14 @@ def _trunk(w: Tensors, batch: Tensors, name: str, node: Tensor) -> Tensor:
     return y @ w[f"{name}_3"]
 
 
-def _logits(w: Tensors, batch: Tensors) -> Tensor:
+def logits_of(w: Tensors, batch: Tensors) -> Tensor:
+    """Log-odds of every candidate of a batch of decisions, ``(N, A)``; see ``ranker.py``."""
     odds = batch["candidates"][..., UPPER] + batch["candidates"][..., LOWER]
     return w["kappa"] * (odds - odds[:, :1]).clamp(max=0.0) + _trunk(w, batch, "policy", w["node"])[..., 0]
 
 
-def _log_policy(logits: Tensor, there: Tensor) -> Tensor:
+def log_policy(logits: Tensor, there: Tensor) -> Tensor:
+    """Log-probabilities among the candidates that are there, ``(N, A)``."""
     import torch
 
     return torch.log_softmax(torch.where(there > 0, logits, torch.full_like(logits, -1e9)), dim=1)
@@ -211,6 +214,6 @@ def chosen(ranker: Ranker, data: ForkedDecisions, margin: float = 0.0) -> IntArr
     batch = {name: torch.tensor(getattr(data, name)) for name in ("candidates", "domain", "there", "nodes", "edges",
                                                                   "standing", "group")}  # fmt: skip
     with torch.no_grad():
-        logits = np.where(data.there > 0, _logits(w, batch).numpy(), -np.inf)
+        logits = np.where(data.there > 0, logits_of(w, batch).numpy(), -np.inf)
     logits[:, 0] += margin
     return np.asarray(logits.argmax(axis=1), dtype=np.int64)

@@ -17,9 +17,9 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE, Described
-from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.coordinator import Experience, HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import Planner
-from attribution_sched.scheduler.thinking import Option, Think, Thought, decision_seed, reward_scale
+from attribution_sched.scheduler.thinking import Option, Think, Thinker, Thought, decision_seed, reward_scale
 from attribution_sched.types import FloatArray, IntArray
 
 MOST = 16
@@ -77,20 +77,41 @@ class ForkedDecisions:
 
 
 class ForkingHiPpo(HiPpo):
-    """Hi-PPO that forks every candidate of its decisions, writes down what was found, and acts as it would have."""
+    """Hi-PPO that forks every candidate of its decisions, writes down what was found, and acts as it would have.
+
+    Copies are played on by what decides itself: by the agents, and by the ranker too if they have one. Candidates are
+    told from the agents' own choice in either case: a ranker adds to their log-odds.
+    """
 
     def __init__(self, futures: int = 16, **options: object) -> None:
         super().__init__(think=Think(screen=1, confirm=futures), deadline_s=np.inf, **options)  # type: ignore[arg-type]
         self.futures = futures
         self.rows: list[tuple[Described, FloatArray, FloatArray]] = []
 
+    def thinker(self) -> Thinker:
+        """Who forks for it."""
+        if self._thinker is None:
+            learnt = self.learnt
+            self._thinker = Thinker(self.think or Think(), self.attributions, learnt.theta, ranker=learnt.ranker)
+        return self._thinker
+
+    def _rank(
+        self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
+    ) -> tuple[int, Plan | None, str, Experience | None]:
+        self._fork(view, planner, decisions, slot, plan)
+        return super()._rank(view, planner, decisions, slot, plan, source)
+
     def _think(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, others: int
     ) -> Thought | None:
+        if self.learnt.ranker is None:
+            self._fork(view, planner, decisions, slot, plan)
+        return None
+
+    def _fork(self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None) -> None:
         listed = self.listed(view, planner, decisions, slot, plan)
         if len(listed) > 1:
             self.write(view, planner, listed[:MOST])
-        return None
 
     def write(self, view: Decision, planner: Planner, listed: list[Option]) -> None:
         """Fork the candidates of a decision and keep what was found."""
@@ -112,7 +133,12 @@ def collect(world: World, seeds: range, futures: int = 16, number: int = 0, **op
         number: Of the world, among those that are learnt from.
         options: Of :class:`~.coordinator.HiPpo`.
     """
-    policy, day, rows = ForkingHiPpo(futures, **options), [], []
+    return collect_by(ForkingHiPpo(futures, **options), world, seeds, number)
+
+
+def collect_by(policy: ForkingHiPpo, world: World, seeds: range, number: int = 0) -> ForkedDecisions:
+    """The same by a policy that is kept: its tables are made once, and it has counted what was followed."""
+    day, rows, futures = list[int](), list[tuple[Described, FloatArray, FloatArray]](), policy.futures
     for seed in seeds:
         policy.rows = []
         play(world, policy, seed)

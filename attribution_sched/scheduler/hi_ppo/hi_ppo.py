@@ -15,7 +15,8 @@
     a_high   wait | (task, domain) | (task, domains and cuts) | move a running task. Which task of several that no
              domain holds, and whether others leave it whole domains, is learnt; where it is cut is searched for
     R_high   −α·T_step − β·C_comm with α = w₁/T_base, β = w₃: R without utilisation, up to a constant
-    s_low    free devices of the domain, hours of the task, who waits, what pairs of this cluster were seen to do
+    s_low    free devices of the domain, hours of the task, who waits, what pairs of this cluster were seen to do whose
+             attributions and pace are like theirs
     a_low    devices, (dp, tp, pp), format, microbatch | beside j, where no devices are free and s_ij + s_ji > 1
     R_low    traffic inside a domain is in T_step already; fragmentation is a potential Φ(s) of the state: with
              F = γ·Φ(s') − Φ(s) added, no policy's order changes (Ng, Harada and Russell, 1999)
@@ -35,8 +36,8 @@ differ by 41, one choice by 2, and what all have in common cancels. Then PPO, cl
 
     Â_high(g) = Q(g) − Σ π_high·Q,   Â_low(a) = Q(a) − Q(g),
 
-and a ranker over the candidates learns from it; its log-odds take the place of the agents' in π'. What does not help on
-days of its own is undone.
+and a ranker over the candidates learns from it; its log-odds take the place of the agents' in π'. Then agents and ranker
+play the copies on, and it begins again. What does not help on days of its own is undone.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class Days:
         weights: Whose attributions count.
 
     Attributes:
+        tasks: Row of the world's pool → the task.
+        planner: Tables of the cluster.
         decided: Decisions that were taken in all.
     """
 
@@ -57,7 +59,9 @@ class Days:
         kinds, beliefs = engine.arrays.kinds, AttributionBeliefs(world, weights.attributions)
         base = kinds[:, st.K_BASE_STEP].copy(), kinds[:, st.K_BASE_COST].copy()
         planner = Planner.of(engine.cost, world.kinds, *base, world.max_segments, beliefs.paces)
-        believed = beliefs.of([engine.pool.task(row, world.kinds) for row in range(len(engine.pool))])
+        self.tasks = {row: engine.pool.task(row, world.kinds) for row in range(len(engine.pool))}
+        believed = beliefs.of(list(self.tasks.values()))
+        self.planner = planner
         self.rule, self.agents = RuleFollower(planner, world), RuleFollower(planner, world, rule_theta())
         self.decided = 0
         self.believe(believed)
@@ -77,19 +81,28 @@ class Days:
         follower = self.rule if theta is None else self.agents
         if theta is not None:
             follower.learnt.agents.theta[:] = theta
+        return self.played(follower, seed)
+
+    def played(self, follower: RuleFollower, seed: int) -> FloatArray:
+        """The same by a follower of this cluster."""
+        copies = self.copies(seed)
+        self.decided += follower.play(copies)
+        return np.asarray(copies.ledger.sum(axis=1))
+
+    def copies(self, seed: int) -> Copies:
+        """The days at their beginning, as followers play them."""
         engine, n = self.engine, self.days
         engine.seed([seed + day for day in range(n)])
         engine.reset()
         nothing = np.zeros(n, dtype=np.int64)
         ledger = np.zeros((n, TASKS, 8))
         ledger[:, :, :2] = np.nan
-        self.decided += follower.play(Copies(
+        return Copies(
             engine.arrays, engine.state, nothing, nothing,
             np.zeros((n, self.world.max_segments, 5), dtype=np.int64), self._believed, ledger, np.zeros((n, 3)),
-            nothing.copy(), not self.world.reward.per_decision, engine._scratch, {}, self.world,
+            nothing.copy(), not self.world.reward.per_decision, engine._scratch, self.tasks, self.world,
             np.ones((n, TASKS), dtype=np.bool_),
-        ))  # fmt: skip
-        return np.asarray(ledger.sum(axis=1))
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

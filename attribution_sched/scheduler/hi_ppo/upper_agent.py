@@ -25,6 +25,7 @@ from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import believed_left
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP
 from attribution_sched.kernels import by_reference, kernel
+from attribution_sched.scheduler.glass_box.trees import WIDEST, Trees, weigh_by_trees
 from attribution_sched.scheduler.hi_ppo.action_masks import bounded_log, log2_floor
 from attribution_sched.scheduler.hi_ppo.decode import (
     EARNING,
@@ -46,15 +47,7 @@ from attribution_sched.scheduler.hi_ppo.lower_agent import (
     pressure,
     step_s,
 )
-from attribution_sched.scheduler.hi_ppo.trees import (
-    NEVER_H,
-    WIDEST,
-    Trees,
-    end_after_release,
-    fastest_s,
-    weigh_by_trees,
-    write_moment,
-)
+from attribution_sched.scheduler.hi_ppo.moment import NEVER_H, end_after_release, fastest_s, write_moment
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 TASK: tuple[str, ...] = (

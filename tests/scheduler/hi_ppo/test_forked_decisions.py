@@ -6,8 +6,11 @@ import numpy as np
 
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.candidate_features import FEATURES
+from attribution_sched.scheduler.hi_ppo.checkpoint import load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect
+from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect, collect_by
+from attribution_sched.scheduler.ranked_follower import RankedFollower
+from attribution_sched.scheduler.registry import RANKED
 from tests.small_world import small
 
 
@@ -33,3 +36,14 @@ def test_candidates_are_described_by_name_and_forked(tmp_path):
 
 def test_forking_changes_nothing_that_is_done():
     assert play(world(), ForkingHiPpo(4), 5).reward == play(world(), HiPpo(deadline_s=np.inf), 5).reward
+
+
+def test_with_a_ranker_copies_are_played_on_by_it_and_days_as_it_decides():
+    ranked = load(RANKED)
+    policy, agents = ForkingHiPpo(4, weights=ranked), ForkingHiPpo(4, weights=replace(ranked, ranker=None))
+    data, plain = collect_by(policy, world(), range(5, 6)), collect_by(agents, world(), range(5, 6))
+    assert isinstance(next(iter(policy.thinker()._followers.values())), RankedFollower)
+    assert play(world(), policy, 5).reward == play(world(), HiPpo(ranked, deadline_s=np.inf), 5).reward
+    # The first decision is the same, told from the agents' own choice, and its copies are played on otherwise.
+    assert np.array_equal(data.candidates[0], plain.candidates[0]) and not np.array_equal(data.q[0], plain.q[0])
+    assert policy.thinker().followed > len(data) * 4

@@ -19,12 +19,8 @@ from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.agents import AgentsActor, Releases, Weighed
-from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.decode import Planner
-from attribution_sched.scheduler.hi_ppo.features import State
-from attribution_sched.scheduler.hi_ppo.tree_policy import HiPpoTree, inputs_of
-from attribution_sched.scheduler.hi_ppo.trees import (
+from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree, inputs_of
+from attribution_sched.scheduler.glass_box.trees import (
     HEADS,
     LEAVES,
     Distilled,
@@ -32,6 +28,10 @@ from attribution_sched.scheduler.hi_ppo.trees import (
     checked,
     joined,
 )
+from attribution_sched.scheduler.hi_ppo.agents import AgentsActor, Releases, Weighed
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.decode import Planner
+from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.hi_ppo.upper_agent import Agents
 from attribution_sched.scheduler.policy import unhurried
 from attribution_sched.types import BoolArray, FloatArray

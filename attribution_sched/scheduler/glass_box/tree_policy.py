@@ -11,10 +11,7 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.hi_ppo.agents import Releases, weighed_by
-from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
-from attribution_sched.scheduler.hi_ppo.trees import (
+from attribution_sched.scheduler.glass_box.trees import (
     HEADS,
     SHIPPED,
     Distilled,
@@ -23,6 +20,9 @@ from attribution_sched.scheduler.hi_ppo.trees import (
     path_of,
     write_inputs,
 )
+from attribution_sched.scheduler.hi_ppo.agents import Releases, weighed_by
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.upper_agent import make_said, make_seen
 from attribution_sched.scheduler.policy import TreeReading
 from attribution_sched.scheduler.rule_follower import agents_of
@@ -93,7 +93,7 @@ class HiPpoTree(HiPpo):
             seed: Of the days.
             **settings: Of the twin.
         """
-        from attribution_sched.scheduler.hi_ppo.tree_distil import distil
+        from attribution_sched.scheduler.glass_box.tree_distil import distil
 
         return cls(distil(teacher, worlds, seed), weights=teacher.learnt, **settings)
 

@@ -6,8 +6,8 @@
     move    upper agent: above 0 where a running task is planned anew         → move or keep
 
 A tree reads hours, numbers of devices and ratios (:data:`HEADS`), all of which a person can look up, and says what the
-agents would say there, in their units; see :mod:`~attribution_sched.scheduler.hi_ppo.tree_distil`. They are weighed in
-the same compiled days, forks and explanations as the numbers they stand for. Reward weights are no input of theirs:
+agents would say there, in their units; see :mod:`~attribution_sched.scheduler.glass_box.tree_distil`. They are weighed
+in the same compiled days, forks and explanations as the numbers they stand for. Reward weights are no input of theirs:
 those reach the search that settles a plan, not the trees.
 """
 
@@ -23,15 +23,13 @@ import numpy as np
 from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.hi_ppo.action_masks import log2_floor
-from attribution_sched.scheduler.hi_ppo.lower_agent import step_s, write_pace
+from attribution_sched.scheduler.hi_ppo.lower_agent import step_s
+from attribution_sched.scheduler.hi_ppo.moment import NEVER_H, end_after_release, fastest_s, write_moment
 from attribution_sched.storage import read, write
 from attribution_sched.types import ATTRIBUTION_SCHEMA, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.upper_agent import Agents, Said, Seen
-
-NEVER_H = 48.0
-"""Nothing is released within this many hours."""
 
 LAYOUT: tuple[str, ...] = (
     "devices", "slower_than_fastest", "half_takes", "double_saves", "utilisation", "others_waiting", "hours",
@@ -120,35 +118,6 @@ def tree_value(t: Trees, head: int, x: FloatArray) -> float:
 
 
 @kernel
-def write_moment(a: Agents, s: Seen, candidates: int, running: bool, z: FloatArray) -> None:
-    """Write devices, free ones, hours to the next release, large models that wait for room, hours of those waiting."""
-    z[0], z[1], z[2], z[3], z[4] = 0.0, 0.0, NEVER_H, 0.0, 0.0
-    for k in range(s.free.size):
-        z[0] += a.devices[k]
-        z[1] += s.free[k]
-        z[2] = min(z[2], s.release_h[k])
-    for q in range(candidates):
-        if s.kind[q] >= 0:
-            write_pace(a, s, q)
-            # A model that no domain holds, and for which too few domains are free.
-            if a.nominal_s[s.kind[q]] == a.base_s[s.kind[q]] and not s.fits[q]:
-                z[3] += 1.0
-            if not running:
-                z[4] += s.left[q] * a.nominal_s[s.kind[q]] * np.exp(s.pace[q]) / 3600.0
-
-
-@kernel
-def fastest_s(a: Agents, s: Seen, q: int) -> float:
-    """Seconds of a step on the fastest layout on offer; infinite if no single domain holds the task now."""
-    found = np.inf
-    for k in range(s.free.size):
-        if s.free[k] > 0:
-            for j in range(min(log2_floor(s.free[k]), a.table.seconds.shape[2] - 1) + 1):
-                found = min(found, step_s(a.table, s.kind[q], a.domain_class[k], j, s.factors[q]))
-    return float(found)
-
-
-@kernel
 def layout_inputs(
     a: Agents, s: Seen, q: int, k: int, j: int, fastest: float, hours: float, z: FloatArray, x: FloatArray
 ) -> float:
@@ -169,20 +138,6 @@ def layout_inputs(
     x[13] = 1.0 if s.release_h[k] < hours else 0.0
     x[14], x[15] = seconds / a.base_s[kind], 2.0**j / z[0]
     return float(seconds)
-
-
-@kernel
-def end_after_release(a: Agents, s: Seen, q: int) -> tuple[float, float]:
-    """Hours until a task would end if it waited for the release that lets it end first, and until that release."""
-    later_h, release_h = NEVER_H, NEVER_H
-    for k in range(s.free.size):
-        if s.release_h[k] < NEVER_H and s.release_devices[k] > s.free[k]:
-            room = min(log2_floor(s.release_devices[k]), a.table.seconds.shape[2] - 1)
-            then_s = step_s(a.table, s.kind[q], a.domain_class[k], room, s.factors[q])
-            then_h = s.release_h[k] + s.left[q] * then_s / 3600.0
-            if then_h < later_h:
-                later_h, release_h = then_h, s.release_h[k]
-    return later_h, release_h
 
 
 @kernel

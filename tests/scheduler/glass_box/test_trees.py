@@ -10,10 +10,9 @@ from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.explain.flat import reading_words
 from attribution_sched.explain.shapley.tree import FlatTree
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.tree_distil import grow, lessons_of, together, usual_of
-from attribution_sched.scheduler.hi_ppo.tree_policy import HiPpoTree
-from attribution_sched.scheduler.hi_ppo.trees import (
+from attribution_sched.scheduler.glass_box.tree_distil import grow, lessons_of, together, usual_of
+from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree
+from attribution_sched.scheduler.glass_box.trees import (
     HEADS,
     LEAVES,
     VERDICTS,
@@ -27,6 +26,7 @@ from attribution_sched.scheduler.hi_ppo.trees import (
     text_of,
     tree_value,
 )
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.registry import make_policy
 from tests.docs_text import ROOT
 from tests.small_world import small
