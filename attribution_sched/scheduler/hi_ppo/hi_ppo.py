@@ -36,8 +36,8 @@ differ by 41, one choice by 2, and what all have in common cancels. Then PPO, cl
 
     Â_high(g) = Q(g) − Σ π_high·Q,   Â_low(a) = Q(a) − Q(g),
 
-and a ranker over the candidates learns from it; its log-odds take the place of the agents' in π'. Then agents and ranker
-play the copies on, and it begins again. What does not help on days of its own is undone.
+and a ranker over the candidates learns from it; its log-odds take the place of the agents' in π'. Then agents and
+ranker play the copies on, and it begins again. What does not help on days of its own is undone.
 """
 
 from __future__ import annotations
