@@ -697,12 +697,14 @@ class Live:
 
     def _hear(self, cluster: Twin) -> Iterator[Operation]:
         """Ask the live sources of prices and carbon, once an hour each; one that fails leaves what it said last."""
-        hour = int(cluster.now_s // signals.HOUR_S)
+        # By the wall: the twin's clock stands while nothing runs, and the next task would be priced by old news.
+        hour = int(self.now_s // signals.HOUR_S)
         for domain in cluster.world.cluster.domains:
             for name in (ELECTRICITY, CARBON):
                 source = getattr(domain, name)
-                asked = isinstance(source, signals.Live) and source.usual is not None
-                if not asked or self._heard.get((domain.name, name)) == hour:
+                if not (isinstance(source, signals.Live) and source.only_noted):
+                    continue
+                if self._heard.get((domain.name, name)) == hour:
                     continue
                 self._heard[domain.name, name] = hour
                 try:

@@ -449,6 +449,7 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
     if "links.base" in arrays:
         cluster._arrays.base[...] = arrays["links.base"]
         cluster.corrected = True
+    cluster.heard = ()
     for heard in arrays.get("signals.heard", ()):
         cluster.believe(tuple(heard.tolist()))
     cluster.residents.clear()

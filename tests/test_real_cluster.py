@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from attribution_sched import System, operations
+from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.fork import PriorBeliefs, draw_futures
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.config import load_settings
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
@@ -448,6 +450,24 @@ def signals_of(system):
     return system.cluster.engine.arrays.signals[:, :3].copy()
 
 
+def test_a_live_source_is_asked_while_the_clock_of_the_twin_stands(tmp_path):
+    """Nothing runs for hours: the next task is priced, and its copies begin, by what the source says then."""
+    settings, live = grids(tmp_path), machines(tmp_path)
+    with System(settings, Mixed(), journal=tmp_path / "j.sqlite", queue="empty", cluster=live) as system:
+        system.submit("bert-base", id="one", command=sh("exit 0"))
+        system.run(until="empty")
+        before_s = system.cluster.now_s
+        (tmp_path / "east.txt").write_text("125\n")
+        live._origin_s -= 5 * 3600.0
+        for what in live.poll(system.cluster):
+            system._operate(what)
+        assert system.cluster.now_s == before_s and signals_of(system)[st.CARBON, 0, 0] == 0.5
+        moment = capture(system.cluster.engine)
+        drawn = draw_futures(moment, PriorBeliefs(moment.world), 2, moment.now_s + 7200.0, 1)
+        assert all(future.signals[st.CARBON, 0, 0] == 0.5 for future in drawn)
+        assert list(live.poll(system.cluster)) == []
+
+
 def test_live_sources_of_a_real_cluster_are_asked_by_the_hour_and_the_journal_keeps_what_they_said(tmp_path, caplog):
     settings, live = grids(tmp_path), machines(tmp_path)
     with System(settings, Mixed(), journal=tmp_path / "j.sqlite", queue="empty", cluster=live) as system:
@@ -469,7 +489,9 @@ def test_live_sources_of_a_real_cluster_are_asked_by_the_hour_and_the_journal_ke
         known, state = signals_of(system), state_of(system)
         arrays, facts = save_cluster(system.cluster)
         fresh = type(system.cluster)(system.cluster.world, 0, arrivals=False, live=live)
-        restore_cluster(fresh, arrays, facts)
+        for _ in range(2):
+            restore_cluster(fresh, arrays, facts)
+            assert fresh.heard == system.cluster.heard
         assert np.array_equal(fresh.engine.arrays.signals[:, :3], known)
         # What runs is priced by it at once: grams a second of a task on both domains are linear in one's intensity.
         rates = []

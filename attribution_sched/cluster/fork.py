@@ -46,7 +46,7 @@ from attribution_sched.cluster.philly import BELIEVED_AT_S, Philly, PhillyWeek, 
 from attribution_sched.cluster.plan import MAX_PP, Plan, layout_table
 from attribution_sched.cluster.recorded import ALIKE_ONE, ALIKE_WIDE, SESSION_GAP_S, Recorded, lengths_before, levels_of
 from attribution_sched.cluster.reward import total_of
-from attribution_sched.cluster.signals import possible
+from attribution_sched.cluster.signals import asked_at, possible
 from attribution_sched.cluster.streams import StreamState, integers
 from attribution_sched.cluster.wan import fail_links, ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool, task_working, working_shares
@@ -858,7 +858,7 @@ def _signals(moment: Moment, until_s: float, seed: int, numbers: IntArray) -> Fl
         for row, (signal, usual) in enumerate(told):
             if signal is not None:
                 normals = np.stack([rng.standard_normal(hours) for rng in draws])
-                found[:, row, :, k] = possible(signal, began_s, normals) / usual
+                found[:, row, :, k] = possible(signal, asked_at(signal, began_s, moment.now_s), normals) / usual
     return found
 
 

@@ -249,6 +249,10 @@ class Scaled:
         return self.signal.persistence
 
 
+MOST = 1e15
+"""Largest number that is taken from a source outside, as from settings: beyond it sums lose their digits."""
+
+
 @dataclass
 class Live:
     """A source outside: a price feed, a carbon API, a file that somebody keeps up to date.
@@ -275,6 +279,11 @@ class Live:
         """The last number of a text file, read anew every hour: whatever brings it there keeps it up to date."""
         return cls(partial(_last_number, Path(path)), str(path), usual)
 
+    @property
+    def only_noted(self) -> bool:
+        """Whether readers go by what was noted, and never ask."""
+        return self.usual is not None
+
     def at(self, time_s: float) -> float:
         """The value now; without a usual value asked once for each moment."""
         _check_time(time_s)
@@ -287,16 +296,19 @@ class Live:
         """What the source says now.
 
         Raises:
-            SettingsError: If that is no finite number, or below 0.
+            SettingsError: If that is no number from 0 to :data:`MOST`.
         """
         value = float(self.read())
-        if not (math.isfinite(value) and value >= 0.0):
-            raise SettingsError(problem(self.name, value, "must be a finite number >= 0", "Mend the source"))
+        if not 0.0 <= value <= MOST:
+            raise SettingsError(problem(self.name, value, f"must be a number from 0 to {MOST:g}", "Mend the source"))
         return value
 
     def note(self, time_s: float, value: float) -> float:
-        """Remember what it said at a moment, unless that is known; returns the value."""
-        if not self._seen or time_s > self._seen[-1][0]:
+        """Remember what it said at a moment, the last word of it; what was before that stays. Returns the value."""
+        if self._seen and time_s == self._seen[-1][0]:
+            # The clock of a cluster stands while nothing runs, and the source may have news.
+            self._seen[-1] = time_s, value
+        elif not self._seen or time_s > self._seen[-1][0]:
             self._seen.append((time_s, value))
         return value
 
@@ -308,7 +320,8 @@ class Live:
         if len(seen) < 3:
             return Forecast(value, abs(value) if horizon_s > 0 else 0.0)
         times, values = (np.array(column) for column in zip(*seen, strict=True))
-        rate = float(np.mean(np.diff(values) ** 2 / np.maximum(np.diff(times), 1e-9)))
+        # Steps over all the time they took: two readings a second apart, as when a run is resumed, say little.
+        rate = float((np.diff(values) ** 2).sum()) / (times[-1] - times[0])
         return Forecast(value, math.sqrt(rate * horizon_s))
 
     @property
@@ -431,6 +444,21 @@ def possible(signal: Signal, time_s: float, normals: FloatArray) -> FloatArray:
         off, error = left * off + fresh * normals[:, h], ahead.error
         found[:, h] = np.maximum(0.0, ahead.value + off)
     return found
+
+
+def asked_at(signal: Signal, hour_s: float, now_s: float) -> float:
+    """The moment to ask a signal from, for the hour in force and those after it: when that hour began.
+
+    What is noted of a live source is noted within an hour and holds at once, so it is asked from now.
+
+    Args:
+        signal: The signal.
+        hour_s: When the hour in force began.
+        now_s: Now.
+    """
+    while isinstance(signal, Scaled):
+        signal = signal.signal
+    return now_s if isinstance(signal, Live) and signal.only_noted else hour_s
 
 
 def by_hour(signal: Signal, hours: int) -> FloatArray:

@@ -24,6 +24,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import Change, Choose, Fork, Hold, PairTable, fork, within_arrivals
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, samples, total_of, usd_per_g, usd_per_j
+from attribution_sched.cluster.signals import asked_at
 from attribution_sched.cluster.world import Reward, TaskKind, World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
@@ -108,7 +109,8 @@ def later_start(view: Decision, plan: Plan, most_h: float) -> LaterStart | None:
         for signal, out, spread in ((domains[k].carbon, carbon, error), (domains[k].electricity, usd, None)):
             if signal is None:
                 continue
-            told = [signal.forecast(began_s, h * st.HOUR_S) for h in range(hours)]
+            asked_s = asked_at(signal, began_s, moment.now_s)
+            told = [signal.forecast(asked_s, h * st.HOUR_S) for h in range(hours)]
             out += kw[k] * _run(np.array([each.value for each in told]), starts, looked_h)
             if spread is not None:
                 spread += kw[k] * _run(np.array([each.error for each in told]), starts, looked_h)

@@ -9,7 +9,7 @@ import pytest
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import PriorBeliefs, draw_futures, fork
-from attribution_sched.cluster.signals import Constant, Grid, Series, possible
+from attribution_sched.cluster.signals import Constant, Grid, Live, Scaled, Series, possible
 from attribution_sched.cluster.simulator.simulator import simulate
 from attribution_sched.cluster.world import Cluster, Reward, hourly_ratios
 from attribution_sched.errors import SettingsError
@@ -166,6 +166,21 @@ def test_futures_are_drawn_from_forecasts_and_never_read(moment):
     planted = replace(moment, world=replace(moment.world, cluster=changed))
     again = draw_futures(planted, beliefs, 64, until_s, 9)
     assert all((one.signals == two.signals).all() for one, two in zip(drawn, again, strict=True))
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_what_was_heard_within_the_hour_is_what_copies_begin_with(moment, factor):
+    """A source that was asked some seconds into the hour: its news holds now, not from the next hour on."""
+    source = Live(lambda: 0.0, usual=256.0)
+    source.note(moment.now_s - 3600.0, 1024.0)
+    source.note(moment.now_s - 1.0, 512.0)
+    carbon = source if factor == 1.0 else Scaled(source, factor)
+    world = replace(moment.world, cluster=with_signals(moment.world.cluster, carbon=lambda _: carbon))
+    heard = replace(moment, world=world)
+    hour_s = moment.state.clock[0, st.LAST_TICK] // 3600.0 * 3600.0
+    assert hour_s < moment.now_s - 1.0
+    drawn = draw_futures(heard, PriorBeliefs(world), 2, moment.now_s + 7200.0, 9)
+    assert all((future.signals[1, 0] == factor * 2.0).all() for future in drawn)
 
 
 def test_copies_account_the_futures_grams(moment):

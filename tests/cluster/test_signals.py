@@ -87,8 +87,9 @@ def test_a_live_source_is_asked_once_for_each_moment():
     live = Live(lambda: next(asked))
     assert [live.at(t) for t in (0.0, 0.0, HOUR, 2 * HOUR, HOUR)] == [1.0, 1.0, 2.0, 4.0, 2.0]
     assert live.forecast(2 * HOUR, HOUR).error > 0
-    with pytest.raises(SettingsError, match="must be a finite number >= 0"):
-        Live(lambda: math.nan).at(0.0)
+    for wrong in (math.nan, -1.0, 1e300):
+        with pytest.raises(SettingsError, match=r"must be a number from 0 to 1e\+15"):
+            Live(lambda wrong=wrong: wrong).at(0.0)
 
 
 def test_a_live_source_with_a_usual_value_is_read_as_it_was_noted_and_never_asked_by_a_reader(tmp_path):
@@ -99,12 +100,25 @@ def test_a_live_source_with_a_usual_value_is_read_as_it_was_noted_and_never_aske
     path.write_text("2026-11-18T22:00,410\n2026-11-18T23:00,395.5\n")
     assert live.ask() == 395.5
     live.note(HOUR, 395.5)
-    live.note(2 * HOUR, 200.0)
     live.note(2 * HOUR, 1.0)
+    # The clock of a cluster stands while nothing runs: the last word counts. What was before it stays as it was.
+    live.note(2 * HOUR, 200.0)
+    live.note(HOUR, 1.0)
     assert [live.at(t) for t in (0.0, HOUR, 1.5 * HOUR, 9 * HOUR)] == [300.0, 395.5, 395.5, 200.0]
     # What came later is not known at a moment, nor how far it wandered.
     assert live.forecast(HOUR, HOUR).value == 395.5
     assert usual(live) == 300.0
+
+
+def test_two_readings_a_second_apart_do_not_make_a_live_source_wild():
+    """As when a run is resumed: the error is about what it wandered in all, over the time that took."""
+    live = Live(lambda: 0.0, usual=300.0)
+    for hour, value in enumerate((300.0, 310.0, 300.0, 310.0)):
+        live.note(hour * HOUR, value)
+    calm = live.forecast(3 * HOUR, HOUR).error
+    assert calm == pytest.approx(10.0)
+    live.note(3 * HOUR + 1.0, 320.0)
+    assert live.forecast(3 * HOUR + 1.0, HOUR).error < 2.0 * calm
 
 
 @pytest.mark.parametrize(
