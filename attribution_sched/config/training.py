@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from attribution_sched.config.schema import Count, Name, Record, Seed, broken_rule
 from attribution_sched.limits import Why
@@ -25,7 +25,19 @@ Rounds = Annotated[
     int, Field(strict=True, ge=0, le=9),
     Why("each forks days of its own; how often PPO replaces its old policy is ranker.updates"),
 ]  # fmt: skip
-Worlds = Annotated[dict[Name, Count], Field(min_length=1, max_length=MOST_WORLDS), Why("all of them are built at once")]
+
+
+def _few_days(worlds: dict[str, int]) -> dict[str, int]:
+    days = sum(worlds.values())
+    if days > MOST_DAYS:
+        raise broken_rule(f"all days together must be at most {MOST_DAYS}", "Use fewer", value=days)
+    return worlds
+
+
+Worlds = Annotated[
+    dict[Name, Count], Field(min_length=1, max_length=MOST_WORLDS), AfterValidator(_few_days),
+    Why("all of them are built at once"),
+]  # fmt: skip
 
 
 class AgentsSettings(Record):
@@ -48,10 +60,6 @@ class AgentsSettings(Record):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        days = sum(self.worlds.values())
-        if days > MOST_DAYS:
-            rule = f"all days together must be at most {MOST_DAYS}"
-            raise broken_rule(rule, "Use fewer", key=("worlds",), value=days)
         if self.members % 2:
             raise broken_rule("must be even: half are mirror images", "Use 20", key=("members",), value=self.members)
         return self
@@ -86,14 +94,6 @@ class RankerSettings(Record):
     temperature: Positive = 4.0
     lr: Positive = 3.0e-3
     judged: Judged = 40
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        days = sum(self.worlds.values())
-        if days > MOST_DAYS:
-            rule = f"all days together must be at most {MOST_DAYS}"
-            raise broken_rule(rule, "Use fewer", key=("worlds",), value=days)
-        return self
 
 
 class TrainingSettings(Record):
