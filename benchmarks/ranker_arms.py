@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, load, save
+from attribution_sched.scheduler.hi_ppo.checkpoint import Weights, describe, load, save
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.fork_ppo import ForkPpo, learn_ranker, untrained
 from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect_by
@@ -153,8 +153,6 @@ def main() -> None:
             save(file, replace(agents, ranker=ranker), {"arm": arm, "followed": followed, "cpu_s": took})
             print(f"  {arm}: taught, {took:.0f} CPU s", flush=True)
         if file.is_file():
-            from attribution_sched.scheduler.hi_ppo.checkpoint import describe
-
             policies[arm], cpu_s[arm] = load(file), float(describe(file)["cpu_s"])
     rows = [json.loads(line) for line in runs.read_text().splitlines()] if runs.is_file() else []
     if not args.table:
