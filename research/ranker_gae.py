@@ -112,7 +112,7 @@ def _roll(
     while state.event[e, st.DONE] == 0:
         if state.event[e, st.EVENT] != st.NO_EVENT:
             state.outcome[e, st.INTEGRALS :] = 0.0
-            many = rank_pending(world, state, e, rule, believed, states, learnt, c, b)
+            many, _ = rank_pending(world, state, e, rule, believed, states, learnt, c, b)
             if many > 0 and n < taken.size:
                 top = -np.inf
                 for a in range(many):

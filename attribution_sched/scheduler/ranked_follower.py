@@ -45,7 +45,6 @@ from attribution_sched.scheduler.hi_ppo.upper_agent import (
     Seen,
     make_said,
     rule_theta,
-    see_cluster,
     weigh,
 )
 from attribution_sched.scheduler.rule_follower import (
@@ -57,9 +56,10 @@ from attribution_sched.scheduler.rule_follower import (
     agents_of,
     carry_out,
     go_on,
-    note_fits,
     pair_up,
+    place_alone,
     value_at_end,
+    weigh_pending,
 )
 from attribution_sched.types import FloatArray, IntArray, Task
 
@@ -124,6 +124,7 @@ class Listed(NamedTuple):
         task: Candidate of the agents that each places, −1 for waiting, shape ``(A,)``.
         domain: Shape ``(A,)``.
         size: Logarithm of devices, shape ``(A,)``.
+        trusted: 1 for what the rule would do and the agents would not, shape ``(A,)``.
         logits: Log-odds, shape ``(A,)``.
         nodes: Domains, shape ``(K, len(NODE))``.
         edges: Links, shape ``(K, K, len(EDGE))``.
@@ -139,6 +140,7 @@ class Listed(NamedTuple):
     task: IntArray
     domain: IntArray
     size: IntArray
+    trusted: FloatArray
     logits: FloatArray
     nodes: FloatArray
     edges: FloatArray
@@ -183,11 +185,14 @@ def list_candidates(s: Seen, candidates: int, chosen: int, said: Said, c: Listed
     """
     own = max(chosen, 0)
     many: int = _offer(c, 0, chosen, -1 if chosen < 0 else said.domain[own], 0 if chosen < 0 else said.size[own])
+    c.trusted[:] = 0.0
     first = weigh(c.rule, s, candidates, False, c.told)
     if first < 0:
         many = _offer(c, many, -1, -1, 0)
     elif c.told.domain[first] >= 0:
         many = _offer(c, many, first, c.told.domain[first], c.told.size[first])
+    if many > 1:
+        c.trusted[1] = 1.0
     others = 0
     for q in range(candidates):
         others += q != chosen and np.isfinite(said.score[q]) and said.domain[q] >= 0
@@ -253,7 +258,7 @@ def describe(
     for a in range(many):
         x, q = c.x[a], c.task[a]
         x[:] = 0.0
-        x[OWN] = 1.0 if a == 0 else 0.0
+        x[OWN], x[RULE] = 1.0 if a == 0 else 0.0, c.trusted[a]
         x[MOMENT], x[MOMENT + 1] = np.log1p(s.moment[N_WAITING]), free / total
         x[MOMENT + 2], x[MOMENT + 3] = np.log1p(s.moment[N_RUNNING]), np.log1p(soonest)
         x[MOMENT + 4] = np.log1p(8.0 * queue_h / total)
@@ -387,38 +392,25 @@ def weigh_candidates(many: int, c: Listed) -> int:
 def rank_pending(
     world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, states: FloatArray,
     learnt: Learnt, c: Listed, b: Buffers,
-) -> int:  # fmt: skip
-    """List, describe and weigh the candidates of the pending placement of a cluster; returns how many there are.
+) -> tuple[int, int]:  # fmt: skip
+    """List, describe and weigh the candidates of the pending placement of a cluster.
 
-    None where the decision is the agents' own: a move, nothing that could be placed, a model that no domain holds.
+    Returns:
+        How many there are, and the first of the best. None where the decision is the agents' own: a move, nothing that
+        could be placed, a model that no domain holds.
     """
     s = learnt.seen
     if state.event[e, st.EVENT] != st.PLACE:
-        return 0
-    candidates = see_cluster(world, state, e, rule.awake, believed, s, learnt.slots)
-    b.fits[:] = -1
-    for k in range(s.free.size):
-        b.drafts.free[0, k] = s.free[k]
-    possible = False
-    s.weights[0], s.weights[1] = rule.weights[0], rule.weights[1]
-    for q in range(candidates):
-        note_fits(rule, b, s.kind[q])
-        s.fits[q] = b.fits[s.kind[q]] == 1
-        possible |= s.fits[q]
-    if not possible:
-        return 0
-    chosen = weigh(learnt.agents, s, candidates, False, learnt.said)
-    if chosen >= 0 and learnt.said.domain[chosen] < 0:
-        return 0
+        return 0, 0
+    chosen, candidates, possible = weigh_pending(world, state, e, rule, believed, learnt, b)
+    if not possible or (chosen >= 0 and learnt.said.domain[chosen] < 0):
+        return 0, 0
     many: int = list_candidates(s, candidates, chosen, learnt.said, c)
     if many < 2:
-        return 0
+        return 0, 0
     # What the agents believe of models that no domain holds is blanked where they look: both read ``believed``.
-    describe(
-        world, state, e, learnt.agents, believed, states, s, learnt.said, learnt.slots, candidates, many, c
-    )  # fmt: skip
-    weigh_candidates(many, c)
-    return many
+    describe(world, state, e, learnt.agents, believed, states, s, learnt.said, learnt.slots, candidates, many, c)
+    return many, weigh_candidates(many, c)
 
 
 @kernel
@@ -429,14 +421,9 @@ def enter(
     """Write a listed candidate as the action of the pending decision; False if it waits."""
     action[:, :] = 0
     action[:, 0] = learnt.seen.free.size
-    q = c.task[a]
-    if q < 0:
+    if c.task[a] < 0:
         return False
-    kind, k = learnt.seen.kind[q], c.domain[a]
-    pick = learnt.agents.table.pick[kind, rule.tables.domain_class[k], c.size[a]]
-    action[0, 0], action[0, 1] = k, rule.tables.cost.n_layers[kind]
-    action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
-    state.event[e, st.SLOT] = learnt.slots[q]
+    place_alone(state, e, rule, learnt, c.task[a], c.domain[a], c.size[a], action)
     return True
 
 
@@ -453,12 +440,8 @@ def follow_ranked(
         while state.event[e, st.DONE] == 0:
             if state.event[e, st.EVENT] != st.NO_EVENT:
                 state.outcome[e, st.INTEGRALS :] = 0.0
-                many = rank_pending(world, state, e, rule, believed, states, learnt, c, b)
+                many, best = rank_pending(world, state, e, rule, believed, states, learnt, c, b)
                 if many > 0:
-                    best = 0
-                    for a in range(1, many):
-                        if c.logits[a] > c.logits[best]:
-                            best = a
                     acts, possible = enter(world, state, e, rule, learnt, c, best, action), True
                 else:
                     acts, possible = agents_decide(world, state, e, rule, believed, learnt, b, action)
@@ -495,8 +478,8 @@ class RankedFollower(RuleFollower):
             RankerArrays.of(ranker), agents_of(planner, self.rule.weights, rule_theta()),
             make_said(many, k, sizes), self._terms(world), np.zeros((MOST, len(FEATURES))),
             np.zeros(MOST, dtype=np.int64), np.zeros(MOST, dtype=np.int64), np.zeros(MOST, dtype=np.int64),
-            np.zeros(MOST), np.zeros((k, len(NODE))), np.zeros((k, k, len(EDGE))), np.zeros((2, k, HIDDEN)),
-            np.zeros((3, WIDE)),
+            np.zeros(MOST), np.zeros(MOST), np.zeros((k, len(NODE))), np.zeros((k, k, len(EDGE))),
+            np.zeros((2, k, HIDDEN)), np.zeros((3, WIDE)),
         )  # fmt: skip
         self._coming: dict[bytes, FloatArray] = {}
         if beliefs is not None:

@@ -473,37 +473,59 @@ class Learnt(NamedTuple):
 
 
 @kernel(allocates=True)
-def agents_decide(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: Learnt, b: Buffers,
-    action: IntArray,
-) -> tuple[bool, bool]:  # fmt: skip
-    """Let the learnt agents answer the pending decision of a cluster; see :func:`rule_decides`."""
-    t, d, s = rule.tables, b.drafts, learnt.seen
-    running = state.event[e, st.EVENT] == st.REPLAN
-    candidates = see_cluster(world, state, e, rule.awake, believed, s, learnt.slots)
-    action[:, :] = 0
-    action[:, 0] = d.free.shape[1]
+def weigh_pending(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: Learnt, b: Buffers
+) -> tuple[int, int, bool]:
+    """Let the agents weigh the pending decision of a cluster.
+
+    Returns:
+        The candidate they choose, −1 for none; how many there are; whether a plan of any can be begun.
+    """
+    s = learnt.seen
+    candidates: int = see_cluster(world, state, e, rule.awake, believed, s, learnt.slots)
     b.fits[:] = -1
-    for k in range(d.free.shape[1]):
-        d.free[0, k] = s.free[k]
+    for k in range(s.free.size):
+        b.drafts.free[0, k] = s.free[k]
     possible = False
     s.weights[0], s.weights[1] = rule.weights[0], rule.weights[1]
     for q in range(candidates):
         note_fits(rule, b, s.kind[q])
         s.fits[q] = b.fits[s.kind[q]] == 1
         possible |= s.fits[q]
-    chosen = weigh(learnt.agents, s, candidates, running, learnt.said)
+    running = state.event[e, st.EVENT] == st.REPLAN
+    chosen: int = weigh(learnt.agents, s, candidates, running, learnt.said)
+    return chosen, candidates, possible
+
+
+@kernel
+def place_alone(state: StateArrays, e: int, rule: RuleArrays, learnt: Learnt, q: int, k: int, size: int,
+                action: IntArray) -> None:  # fmt: skip
+    """Write that a candidate of the pending decision gets 2^size devices of a domain to itself."""
+    kind = learnt.seen.kind[q]
+    pick = learnt.agents.table.pick[kind, rule.tables.domain_class[k], size]
+    action[0, 0], action[0, 1] = k, rule.tables.cost.n_layers[kind]
+    action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
+    state.event[e, st.SLOT] = learnt.slots[q]
+
+
+@kernel(allocates=True)
+def agents_decide(
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: Learnt, b: Buffers,
+    action: IntArray,
+) -> tuple[bool, bool]:  # fmt: skip
+    """Let the learnt agents answer the pending decision of a cluster; see :func:`rule_decides`."""
+    chosen, _, possible = weigh_pending(world, state, e, rule, believed, learnt, b)
+    action[:, :] = 0
+    action[:, 0] = learnt.seen.free.size
     if chosen < 0:
         return False, possible
-    kind, k = s.kind[chosen], learnt.said.domain[chosen]
-    if k < 0:
-        waiting = int(s.moment[0]) - (0 if running else 1)
-        if not plan_alone(rule, b, kind, min(max(0, waiting), rule.worth.shape[3] - 1), action):
-            return False, possible
-    else:
-        pick = learnt.agents.table.pick[kind, t.domain_class[k], learnt.said.size[chosen]]
-        action[0, 0], action[0, 1] = k, t.cost.n_layers[kind]
-        action[0, 2], action[0, 3], action[0, 4] = rule.layout_rows[pick[0]], pick[1], pick[2]
+    if learnt.said.domain[chosen] >= 0:
+        place_alone(state, e, rule, learnt, chosen, learnt.said.domain[chosen], learnt.said.size[chosen], action)
+        return True, possible
+    waiting = int(learnt.seen.moment[0]) - (0 if state.event[e, st.EVENT] == st.REPLAN else 1)
+    others = min(max(0, waiting), rule.worth.shape[3] - 1)
+    if not plan_alone(rule, b, learnt.seen.kind[chosen], others, action):
+        return False, possible
     state.event[e, st.SLOT] = learnt.slots[chosen]
     return True, possible
 

@@ -31,7 +31,7 @@ def test_a_rollout_holds_whole_days_as_they_were_drawn(days):
     reward = days.world.reward
     own = days.played(by, 5)
     np.testing.assert_allclose(cold.returns, own[:, 2:5] @ [reward.w_eff, reward.w_util, -reward.w_cost])
-    warm, again = roll(days, by, 5, 4.0), roll(days, by, 5, 4.0)
+    warm, again = roll(days, by, 5, 100.0), roll(days, by, 5, 100.0)
     assert warm.last.sum() == 3 and len(warm.reward) == len(warm.taken) == len(warm.candidates)
     assert np.array_equal(warm.taken, again.taken) and (warm.taken > 0).mean() > 0.1
     assert (warm.there[np.arange(len(warm.taken)), warm.taken] == 1.0).all()

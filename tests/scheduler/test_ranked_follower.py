@@ -48,7 +48,9 @@ def test_what_was_learnt_decides_otherwise_and_its_opposite_does_harm(days):
 
 
 NOT_COMPARED = {"rule", "own", *FEATURES[FEATURES.index("another_task") : FEATURES.index("waiting")]}
-"""What hangs on which candidate is the own one, and whether the rule's is another."""
+"""What hangs on which candidate is the own one, and on what the rule does: its plans go through a search here."""
+
+RULE = FEATURES.index("rule")
 
 
 class Watched(HiPpo):
@@ -57,7 +59,7 @@ class Watched(HiPpo):
     def __init__(self, days):
         super().__init__(WEIGHTS, deadline_s=np.inf)
         self.days, self.by = days, follower(days)
-        self.met, self.apart = 0, []
+        self.met, self.apart, self.trusted = 0, [], []
 
     def _rank(self, view, planner, decisions, *settled):
         if not view.replanning:
@@ -72,12 +74,13 @@ class Watched(HiPpo):
         believed[list(known)] = np.column_stack([told.pace, told.mean[:, :3]])
         states[list(known)] = [task.attribution.state for task in known.values()]
         assert state.event[0, st.EVENT] == st.PLACE
-        many = rank_pending(
+        many, best = rank_pending(
             view.moment.arrays, state, 0, by.rule, believed, states, by.learnt, by.listed, by.buffers
         )  # fmt: skip
         if not many:
             return
         c, seen = by.listed, self.described(view, planner, options)
+        assert best == c.logits[:many].argmax()
         x = c.x[:many].copy()
         np.testing.assert_allclose(
             c.logits[:many], WEIGHTS.ranker.logits(Described(x, c.task[:many], c.domain[:many], c.nodes, c.edges)),
@@ -95,6 +98,7 @@ class Watched(HiPpo):
                 found = None if more else places.get((option.slot, one.domain, one.device_count))
             if found is not None:
                 self.apart.append(np.abs(x[found] - numbers))
+                self.trusted.append((x[found, RULE], numbers[RULE]))
         self.met += len(options)
 
 
@@ -110,6 +114,9 @@ def test_candidates_are_described_and_weighed_as_the_policy_does(world):
     compared = [i for i, name in enumerate(FEATURES) if name not in NOT_COMPARED]
     assert len(apart) > 0.5 * policy.met > 10
     assert (np.quantile(apart[:, compared], 0.9, axis=0) < 0.1).all()
+    # What the rule would do is told apart; more often here, where no search has brought the agents' plan to the same.
+    ours, theirs = np.array(policy.trusted).T > 0.0
+    assert theirs.sum() > 5 and (ours & theirs).sum() > 0.7 * theirs.sum() and not ours.all()
 
 
 def test_tasks_that_come_are_read_as_the_law_has_them(days):
