@@ -331,6 +331,9 @@ class Live:
 
 
 def _last_number(path: Path) -> float:
+    if path.exists() and not path.is_file():
+        # Reading a pipe would wait for whoever writes into it.
+        raise OSError(f"{path} is no regular file")
     words = path.read_text(encoding="utf-8").replace(",", " ").split()
     return float(words[-1]) if words else math.nan
 

@@ -1,6 +1,7 @@
 """Signals: a value at a moment, a forecast with its error; gaps and NaN are errors."""
 
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -108,6 +109,12 @@ def test_a_live_source_with_a_usual_value_is_read_as_it_was_noted_and_never_aske
     # What came later is not known at a moment, nor how far it wandered.
     assert live.forecast(HOUR, HOUR).value == 395.5
     assert usual(live) == 300.0
+
+
+def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path):
+    os.mkfifo(tmp_path / "carbon.txt")
+    with pytest.raises(OSError, match="no regular file"):
+        Live.from_file(tmp_path / "carbon.txt", 300.0).ask()
 
 
 def test_two_readings_a_second_apart_do_not_make_a_live_source_wild():
