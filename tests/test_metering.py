@@ -49,13 +49,32 @@ def test_usage_is_what_the_meters_read(system):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("by", ["tenant", "task", "model", "domain"])
 def test_every_bill_of_a_run_adds_up(system, rule, by):
-    bill = system.bill(by, rule, electricity_usd_per_kwh=0.1)
+    bill, usage = system.bill(by, rule, electricity_usd_per_kwh=0.1), usage_of(system.journal, 0.1)
     assert bill.gap() <= 1e-9
     drawn_j = bill.meter["energy"] + bill.meter["idle"]
     assert drawn_j == pytest.approx(system.cluster.totals()["meter_j"], rel=1e-9)
-    assert bill.meter["electricity"] == pytest.approx(drawn_j / 3.6e6 * 0.1)
+    assert bill.meter["electricity"] == pytest.approx((drawn_of(usage) * usage.electricity_usd_per_j).sum(), rel=1e-9)
     # What idle devices drew stands apart, and is nobody's twice.
     assert bill.meter["idle"] == pytest.approx(system.cluster.totals()["idle_j"], rel=1e-9)
+
+
+def drawn_of(usage):
+    """Joules of every interval and domain, tasks and idle devices."""
+    drawn = usage.idle_j.copy()
+    np.add.at(drawn, (usage.span_interval, usage.span_domain), usage.span_dynamic_j + usage.span_static_j)
+    return drawn
+
+
+def test_electricity_of_a_bill_has_the_price_of_its_hour(system):
+    """A tariff by the hour where the preset has one, by each region's own clock; else one price all day."""
+    usage = usage_of(system.journal, 0.1)
+    assert drawn_of(usage).sum() == pytest.approx(system.cluster.totals()["meter_j"], rel=1e-9)
+    for domain, at in zip(system.world.cluster.domains, usage.electricity_usd_per_j.T * 3.6e6, strict=True):
+        hours = ((usage.edges_s[:-1] + usage.edges_s[1:]) / 7200.0).astype(int) % 24
+        wanted = np.full(len(at), 0.1) if domain.electricity is None else np.asarray(domain.electricity.values)[hours]
+        inside = usage.edges_s[:-1] % 3600.0 >= 300.0  # Hours change with the first tick in them.
+        np.testing.assert_allclose(at[inside], wanted[inside])
+        assert inside.any()
 
 
 def test_grams_of_a_bill_are_those_of_the_run(system):

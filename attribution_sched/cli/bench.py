@@ -21,7 +21,7 @@ EXAMPLES = examples(
 
 bench = typer.Typer(name="bench", help="Play policies side by side.", no_args_is_help=True, epilog=EXAMPLES)
 
-DEFAULT_POLICIES = "fcfs,sjf,greedy,static-uniform,speed-proportional"
+DEFAULT_POLICIES = "hi-ppo,rule,rule+fork,sjf,fcfs,greedy,static-uniform"
 DEFAULT_SCENARIOS = "steady,ou30"
 PLAY, RESULTS = "What plays", "Results"
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from attribution_sched.arena import evaluate
+from attribution_sched.cli.bench import DEFAULT_POLICIES
 from attribution_sched.errors import SettingsError
 
 from .helpers import command, refused
@@ -59,6 +60,11 @@ def test_it_plays_writes_and_goes_on(folder):
 def test_a_mistake_is_one_line_and_exit_code_2(folder, arguments, words):
     refused(bench(folder, *arguments), words)
     assert not (folder / "out").exists()
+
+
+def test_the_teacher_plays_by_default_with_the_fork_and_without():
+    """Else a table could not tell what Hi-PPO has learnt from what the fork brings anybody."""
+    assert {"hi-ppo", "rule", "rule+fork"} <= set(DEFAULT_POLICIES.split(","))
 
 
 def test_results_do_not_go_into_a_file(folder):
