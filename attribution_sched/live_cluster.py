@@ -149,8 +149,22 @@ class Held:
     aside: bool = False
 
 
-Heard = tuple[float, float, float, float, float]
-"""When a live source was asked, hour, domain and row of the signals, and what it said."""
+class Heard(NamedTuple):
+    """What a live source said; numbers alone, as a snapshot keeps them.
+
+    Attributes:
+        time_s: When it was asked, on the cluster's clock.
+        hour: Column of ``WorldArrays.signals`` from which on it holds.
+        domain: Whose grid it is about.
+        row: Row of the signals: ``ELECTRICITY`` or ``CARBON``.
+        value: What it said.
+    """
+
+    time_s: float
+    hour: int
+    domain: int
+    row: int
+    value: float
 
 
 @dataclass(frozen=True)
@@ -414,14 +428,13 @@ class SimulatedCluster:
     def believe(self, heard: Heard) -> None:
         """Go by what a live source said from its hour on."""
         self.heard = (*self.heard, heard)
-        time_s, hour, k, row, value = heard
-        domain = self.world.cluster.domains[int(k)]
-        priced = int(row) == st.ELECTRICITY
+        domain = self.world.cluster.domains[heard.domain]
+        priced = heard.row == st.ELECTRICITY
         usual = self.world.reward.energy_usd_per_kwh if priced else domain.carbon_g_per_kwh
         source = domain.electricity if priced else domain.carbon
         assert isinstance(source, Live)
-        source.note(time_s, value)
-        self.engine.arrays.signals[int(row), int(hour) :, int(k)] = value / usual
+        source.note(heard.time_s, heard.value)
+        self.engine.arrays.signals[heard.row, heard.hour :, heard.domain] = heard.value / usual
 
     def pending(self, *, background: bool = False) -> Decision:
         """The decision that is pending.

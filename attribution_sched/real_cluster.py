@@ -54,7 +54,7 @@ from attribution_sched.executors.records import (
 from attribution_sched.explain.digits import amount, number
 from attribution_sched.explain.words import Phrase
 from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
-from attribution_sched.live_cluster import Held, SimulatedCluster, Waiting
+from attribution_sched.live_cluster import Heard, Held, SimulatedCluster, Waiting
 from attribution_sched.metering import MeteredCluster
 from attribution_sched.operations import Operation
 from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
@@ -155,7 +155,7 @@ class Twin(SimulatedCluster):
         names = [each.name for each in self.world.cluster.domains]
         hour = signal_hour(arrays, float(state.clock[0, st.LAST_TICK]))
         row = st.ELECTRICITY if signal == ELECTRICITY else st.CARBON
-        self.believe((self.now_s, hour, names.index(domain), row, value))
+        self.believe(Heard(self.now_s, hour, names.index(domain), row, value))
         load = np.zeros((len(names), len(names)))
         link_load(state, 0, load)
         for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING).tolist():

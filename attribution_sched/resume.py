@@ -31,6 +31,7 @@ from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, Sn
 from attribution_sched.live_cluster import (
     LASTED,
     Backlog,
+    Heard,
     Held,
     PolicyAnswer,
     Reservation,
@@ -450,8 +451,8 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
         cluster._arrays.base[...] = arrays["links.base"]
         cluster.corrected = True
     cluster.heard = ()
-    for heard in arrays.get("signals.heard", ()):
-        cluster.believe(tuple(heard.tolist()))
+    for time_s, hour, domain, row, value in arrays.get("signals.heard", ()):
+        cluster.believe(Heard(float(time_s), int(hour), int(domain), int(row), float(value)))
     cluster.residents.clear()
     cluster.backlog = Backlog()
     cluster.held.clear()
