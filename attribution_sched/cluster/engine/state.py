@@ -18,8 +18,8 @@ from attribution_sched.kernels import by_reference
 from attribution_sched.types import FloatArray, IntArray
 
 NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK, METER_USD, UNUSED_G = range(8)
-"""Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses; what all of
-it costs and what grams the unused part has, a second."""
+"""Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses; dollars of
+all of it and grams of the unused part, a second."""
 
 EVENT, SLOT, TAKEN, DONE = range(4)
 """Columns of ``StateArrays.event``: pending decision, its task slot, tasks arrived so far, episode over."""
@@ -87,8 +87,8 @@ TOTAL_COLUMNS = (
     MISSED, EVICTIONS, LOST_STEPS, RESTART_S, WAN_BYTES, WAN_G, ELECTRICITY_USD, IDLE_G,
 ) = range(len(TOTAL_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.totals``: sums over the episode. ``wan_bytes`` crossed from domain to domain, ``wan_g``
-are the grams of the network's energy for them: accounted beside the tasks' own, and in no reward. ``electricity_usd`` is
-what the meters' energy cost by the hour, ``idle_g`` the grams of devices that held no task."""
+are the grams of the network's energy for them: accounted beside the tasks' own, and in no reward. ``electricity_usd``
+is what the meters' energy cost by the hour, ``idle_g`` the grams of devices that held no task."""
 
 DECISION_COLUMNS = (
     "r_eff", "r_util", "r_cost", "step_s", "bill_usd", "migration_s", "migration_usd", "code", "migration_bytes",
