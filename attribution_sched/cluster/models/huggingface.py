@@ -59,7 +59,7 @@ COUNTED = (
     "gemma2", "cohere", "phi", "phi3", "olmo", "stablelm", "gpt2", "gptj", "gpt_neox", "opt", "bloom", "falcon",
     "starcoder2", "bert", "roberta",
 )  # fmt: skip
-"""Families of one chain of blocks of which a released model was counted within two percent of what its authors state."""
+"""Families of which a released model was counted within one percent of what its authors state."""
 
 
 @dataclass(frozen=True)
