@@ -569,8 +569,7 @@ class Decisions:
         attribution: Their attribution vectors, shape ``(B, Q, 7)``.
         carbon: Accounted intensity of each domain's grid now, g/kWh, shape ``(B, K)``; ``(B, 0)`` where no grid changes
             by the hour.
-        electricity: Price of electricity of each domain now, USD/kWh, shape ``(B, K)``; ``(B, 0)`` where none changes by
-            the hour.
+        electricity: Price of electricity of each domain now, USD/kWh, shape ``(B, K)``; ``(B, 0)`` where none changes.
     """
 
     replanning: BoolArray
