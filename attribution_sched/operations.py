@@ -249,7 +249,8 @@ def queue_table(cluster: SimulatedCluster, lang: str = "en") -> pd.DataFrame:
         waited_s = now_s - task.arrived_s
         pace = task.samples_per_s or None
         rows.append((
-            task.id, task.model, task.tenant, task.priority, waited_s, task.deadline_s, task.devices, pace, where, reason,
+            task.id, task.model, task.tenant, task.priority, waited_s, task.deadline_s, task.devices, pace, where,
+            reason,
         ))  # fmt: skip
 
     window = [slot for slot, _ in cluster.residents.items() if state.slots[0, slot, st.STATUS] == st.QUEUED]
