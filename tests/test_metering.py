@@ -220,3 +220,13 @@ def test_a_run_tells_what_its_bill_tells():
     told = summary.to_dict()
     assert told["mean_completion_h"] < told["p95_completion_h"] <= max(summary.completions_h)
     assert "completions_h" not in told and told["gpu_h"] == pytest.approx(sums["busy_device_s"] / 3600.0)
+
+
+def test_grams_stand_in_the_outcome_of_a_decision():
+    """Of one step, by the grid of the hour at which it was placed."""
+    system = System("cross-domain", "sjf", seed=3)
+    result = next(each for each in (system.schedule_next_task() for _ in range(5)) if each.placed)
+    told = system.outcome(result).predicted
+    hour_s = result.cluster_time_s // 3600.0 * 3600.0
+    grids = [domain.carbon.at(hour_s) for domain in system.world.cluster.domains]
+    assert min(grids) <= 3.6e6 * told.carbon_g / told.energy_j <= max(grids)
