@@ -390,12 +390,12 @@ def summary_text(summary: RunSummary) -> str:
         f"{summary.electricity_usd:,.2f} USD of electricity",
         f"  {summary.carbon_kg:,.2f} kg CO2e of tasks, {summary.idle_carbon_kg:,.2f} of idle devices, "
         f"{summary.network_carbon_kg:,.2f} of the network (accounted, location-based average)",
-        f"  {summary.gpu_h:,.1f} device-hours of computing, {summary.waiting_h:,.1f} h in the queue",
+        f"  {summary.gpu_h:,.1f} device-hours of computing, {_clock(3600 * summary.waiting_h)} in the queue",
     ]
     if summary.mean_completion_h is not None and summary.p95_completion_h is not None:
         lines.append(
-            f"  from arrival to finish: mean {summary.mean_completion_h:.2f} h, 95th percentile "
-            f"{summary.p95_completion_h:.2f} h"
+            f"  from arrival to finish: mean {_clock(3600 * summary.mean_completion_h)}, 95th percentile "
+            f"{_clock(3600 * summary.p95_completion_h)}"
         )
     if summary.missed or summary.breaches or summary.set_aside:
         lines.append(
