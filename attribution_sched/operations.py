@@ -231,8 +231,11 @@ def _number(value: Any) -> bool:
 
 # --- What an operator sees ---
 
-QUEUE_COLUMNS = ("id", "kind", "tenant", "priority", "waited_s", "deadline_s", "devices", "state", "reason")
-"""Columns of the queue's table; ``deadline_s`` is on the cluster's clock."""
+QUEUE_COLUMNS = (
+    "id", "kind", "tenant", "priority", "waited_s", "deadline_s", "devices", "samples_per_s", "state", "reason",
+)  # fmt: skip
+"""Columns of the queue's table; ``deadline_s`` is on the cluster's clock, ``samples_per_s`` as measured alone on the
+reference device."""
 
 
 def queue_table(cluster: SimulatedCluster, lang: str = "en") -> pd.DataFrame:
@@ -244,9 +247,11 @@ def queue_table(cluster: SimulatedCluster, lang: str = "en") -> pd.DataFrame:
 
     def add(task: Task, where: str, reason: str) -> None:
         waited_s = now_s - task.arrived_s
-        rows.append(
-            (task.id, task.model, task.tenant, task.priority, waited_s, task.deadline_s, task.devices, where, reason)
-        )
+        pace = task.samples_per_s or None
+        rows.append((
+            task.id, task.model, task.tenant, task.priority, waited_s, task.deadline_s, task.devices, pace, where,
+            reason,
+        ))  # fmt: skip
 
     window = [slot for slot, _ in cluster.residents.items() if state.slots[0, slot, st.STATUS] == st.QUEUED]
     for slot in sorted(window, key=lambda each: _turn(cluster.residents[each])):
@@ -259,7 +264,8 @@ def queue_table(cluster: SimulatedCluster, lang: str = "en") -> pd.DataFrame:
     for held in cluster.held.values():
         add(held.waiting.task, "set aside" if held.aside else "held", _why_held(held.reason, lang))
     table = pd.DataFrame(rows, columns=list(QUEUE_COLUMNS))
-    return table.astype({"priority": "int64", "waited_s": "float64", "deadline_s": "float64", "devices": "Int64"})
+    floats = dict.fromkeys(("waited_s", "deadline_s", "samples_per_s"), "float64")
+    return table.astype({"priority": "int64", "devices": "Int64", **floats})
 
 
 def _why_held(reason: str, lang: str) -> str:

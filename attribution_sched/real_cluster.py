@@ -983,8 +983,8 @@ def outcome_of(journal: Journal, decision: str) -> Outcome:
         raise ExecutorError(problem("decision", decision, rule, "Resume the journal, which finishes it"))
     predicted = Quantities(
         start_s=journal.decision(decision).cluster_time_s, step_s=record.step_s, energy_j=record.energy_j,
-        bill_usd=record.bill_usd, r_eff=record.r_eff, r_util=record.r_util, r_cost=record.r_cost,
-        provenance="estimated",
+        bill_usd=record.bill_usd, carbon_g=record.details.get("carbon_g"), r_eff=record.r_eff, r_util=record.r_util,
+        r_cost=record.r_cost, provenance="estimated",
     )  # fmt: skip
     observed: dict[str, Any] = {}
     for each in operations.recorded(journal):

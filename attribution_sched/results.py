@@ -30,6 +30,7 @@ from attribution_sched.explain.wording import describe_plan
 from attribution_sched.explain.words.say import Phrase
 from attribution_sched.journal import PROVENANCES, DecisionRecord, OutcomeRecord, TaskRecord
 from attribution_sched.live_cluster import PolicyAnswer, SimulatedCluster, expected_late
+from attribution_sched.scheduler.episode import Completions
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import IntArray, Outcome, Quantities, RewardTerms, Task
 
@@ -243,7 +244,7 @@ class RunSummary:
         cluster_h: Hours that passed on the cluster's clock.
         energy_kwh: What the meters of all devices read.
         traffic_usd: Bill of the traffic between domains, moves included.
-        carbon_kg: CO2-equivalent of the tasks' energy.
+        carbon_kg: CO2-equivalent of the tasks' energy: accounted grams, by the location-based average intensity.
         mean_reward: Mean over placements of the decision's own R.
         mean_r_eff: Mean of their R_eff.
         mean_r_util: Mean of their R_util.
@@ -255,6 +256,13 @@ class RunSummary:
         breaches: Decisions that passed over what a task asked for, see :attr:`SchedulingResult.breaches`.
         set_aside: Tasks set aside because the policy failed on them.
         stopped: Why it ended: ``count``, ``empty``, ``hours``, ``nothing to decide`` or ``nothing placed``.
+        completions_h: Hours from arrival to finish of the tasks that finished, see
+            :class:`~attribution_sched.scheduler.episode.Completions`.
+        waiting_h: Hours in the queue, all tasks together.
+        gpu_h: Device-hours that computed.
+        electricity_usd: What the meters' energy cost at the preset's prices by the hour, idle devices included.
+        idle_carbon_kg: The same carbon of devices that held no task; not in ``carbon_kg``.
+        network_carbon_kg: That of the network's energy for what went from domain to domain; in neither of them.
     """
 
     decisions: int
@@ -280,10 +288,33 @@ class RunSummary:
     breaches: int = 0
     set_aside: int = 0
     stopped: str = field(default="count")
+    completions_h: tuple[float, ...] = field(default=(), repr=False)
+    waiting_h: float = 0.0
+    gpu_h: float = 0.0
+    electricity_usd: float = 0.0
+    idle_carbon_kg: float = 0.0
+    network_carbon_kg: float = 0.0
+
+    @property
+    def mean_completion_h(self) -> float | None:
+        """Mean hours from arrival to finish; None if nothing finished."""
+        return float(np.mean(self.completions_h)) if self.completions_h else None
+
+    @property
+    def p95_completion_h(self) -> float | None:
+        """Their 95th percentile."""
+        return float(np.quantile(self.completions_h, 0.95)) if self.completions_h else None
+
+    @property
+    def mean_queue_h(self) -> float | None:
+        """Hours in the queue over tasks placed; None if none was."""
+        return self.waiting_h / self.placed if self.placed else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
+        """Ready for JSON: mean and percentile stand for the tasks one by one."""
+        told = {name: value for name, value in asdict(self).items() if name != "completions_h"}
+        means = ("mean_completion_h", "p95_completion_h", "mean_queue_h")
+        return told | {name: getattr(self, name) for name in means}
 
     def __str__(self) -> str:
 
@@ -355,8 +386,17 @@ def summary_text(summary: RunSummary) -> str:
         f"({summary.stopped})",
         f"  placed {summary.placed}, moved {summary.moved}, refused {summary.refused}, completed {summary.completed}, "
         f"turned away {summary.turned_away}; {summary.running} running, {summary.waiting} waiting",
-        f"  {summary.energy_kwh:,.2f} kWh, {summary.traffic_usd:,.2f} USD of traffic, {summary.carbon_kg:,.2f} kg CO2e",
+        f"  {summary.energy_kwh:,.2f} kWh, {summary.traffic_usd:,.2f} USD of traffic, "
+        f"{summary.electricity_usd:,.2f} USD of electricity",
+        f"  {summary.carbon_kg:,.2f} kg CO2e of tasks, {summary.idle_carbon_kg:,.2f} of idle devices, "
+        f"{summary.network_carbon_kg:,.2f} of the network (accounted, location-based average)",
+        f"  {summary.gpu_h:,.1f} device-hours of computing, {_clock(3600 * summary.waiting_h)} in the queue",
     ]
+    if summary.mean_completion_h is not None and summary.p95_completion_h is not None:
+        lines.append(
+            f"  from arrival to finish: mean {_clock(3600 * summary.mean_completion_h)}, 95th percentile "
+            f"{_clock(3600 * summary.p95_completion_h)}"
+        )
     if summary.missed or summary.breaches or summary.set_aside:
         lines.append(
             f"  {summary.missed} finished after their deadline, {summary.breaches} decisions passed over a wish, "
@@ -756,6 +796,8 @@ class Tally:
         self._before = dict(cluster.totals()) | {"now_s": cluster.now_s}
         self._terms = np.zeros(4)
         self._times_s: deque[float] = deque(maxlen=TIMED)
+        self._completions = Completions()
+        self._completions.begin(cluster.engine)
         self.decisions = 0
         self.placed = 0
         self.without_placement = 0
@@ -768,13 +810,20 @@ class Tally:
         self.without_placement += not taken.asked.view.replanning
         self._times_s.append(taken.asked.seconds)
         self._breaches += bool(breaches_of(taken))
+        self._look()
         if taken.effect.code == 1:
             self.placed += 1
             self.without_placement = 0
             self._terms += (*taken.effect.terms, taken.reward.total)
 
+    def _look(self) -> None:
+        """See who finished since the last decision, and what is in force now."""
+        self._completions.end(self._cluster.engine)
+        self._completions.begin(self._cluster.engine)
+
     def summary(self, stopped: str) -> RunSummary:
         """What it came to."""
+        self._look()
         now = dict(self._cluster.totals()) | {"now_s": self._cluster.now_s}
         passed = {name: now[name] - self._before[name] for name in now}
         means = [float(mean) for mean in self._terms / self.placed] if self.placed else [None] * 4
@@ -803,4 +852,10 @@ class Tally:
             breaches=self._breaches,
             set_aside=self._cluster.set_aside - self._aside,
             stopped=stopped,
+            completions_h=tuple(each / 3600.0 for each in self._completions.seconds),
+            waiting_h=passed["wait_s"] / 3600.0,
+            gpu_h=passed["busy_device_s"] / 3600.0,
+            electricity_usd=passed["electricity_usd"],
+            idle_carbon_kg=passed["idle_g"] / 1e3,
+            network_carbon_kg=passed["wan_g"] / 1e3,
         )

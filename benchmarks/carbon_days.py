@@ -2,7 +2,7 @@
 
     python benchmarks/carbon_days.py --days 24 --seed 1960000
     python benchmarks/carbon_days.py --days 24 --seed 1962000 --without-bpat
-    python benchmarks/carbon_days.py --quick     # sjf 617.2 kg per 1,000 baseline hours, cleanest-first 583.2
+    python benchmarks/carbon_days.py --quick     # sjf 615.7 kg per 1,000 baseline hours, cleanest-first 583.2
 
 Every day begins at another hour of the year and has its own deviations of the four grids from their profiles. Grams are
 location-based average intensity, accounted, idle devices that hold no task not included; they are told per thousand

@@ -4,7 +4,7 @@
     python benchmarks/foreign_learners.py --learner rllib-levels --steps 4096        # RLlib (extra ray)
     python benchmarks/foreign_learners.py --learner rule,sjf,greedy,fcfs             # who they meet
     python benchmarks/foreign_learners.py --preset testbed --steps 1024 --trials 20  # sb3-contrib, settings drawn
-    python benchmarks/foreign_learners.py --quick                                    # sb3-contrib, testbed, 20 s
+    python benchmarks/foreign_learners.py --quick                                    # testbed: 340, untrained -282
 
 ``maskable-ppo`` and ``rllib`` choose one of 16 candidate plans, ``rllib-domains`` is one agent a domain (seed 001),
 ``rllib-levels`` an upper and a lower agent (seeds 003, 004). Each plays the same held-out episodes twice: before it has

@@ -1,7 +1,7 @@
 """What a power cap for each task is worth: per job by the law, then over days in which the rule chooses caps.
 
     python benchmarks/power_caps.py            # about two minutes of one core
-    python benchmarks/power_caps.py --quick    # the jobs alone
+    python benchmarks/power_caps.py --quick    # the jobs alone: each its own 9.1 and 6.9 %, one for all 1.2 %
     python benchmarks/power_caps.py --policy 'hi-ppo[quick]' --seed 3198000 --days 16   # days of another policy
 
 *Jobs*: the 26 measured jobs alone on a V100, each under the level that saves most energy within 5 % of its time, beside

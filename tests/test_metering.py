@@ -49,11 +49,14 @@ def test_usage_is_what_the_meters_read(system):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("by", ["tenant", "task", "model", "domain"])
 def test_every_bill_of_a_run_adds_up(system, rule, by):
-    bill, usage = system.bill(by, rule, electricity_usd_per_kwh=0.1), usage_of(system.journal, 0.1)
+    bill = system.bill(by, rule, electricity_usd_per_kwh=0.1)
     assert bill.gap() <= 1e-9
     drawn_j = bill.meter["energy"] + bill.meter["idle"]
     assert drawn_j == pytest.approx(system.cluster.totals()["meter_j"], rel=1e-9)
-    assert bill.meter["electricity"] == pytest.approx((drawn_of(usage) * usage.electricity_usd_per_j).sum(), rel=1e-9)
+    # By the hour where the price has hours; 0.1 is its mean then.
+    hourly = system.world.cluster.domains[0].electricity is not None
+    electricity_usd = system.cluster.totals()["electricity_usd"] if hourly else drawn_j / 3.6e6 * 0.1
+    assert bill.meter["electricity"] == pytest.approx(electricity_usd)
     # What idle devices drew stands apart, and is nobody's twice.
     assert bill.meter["idle"] == pytest.approx(system.cluster.totals()["idle_j"], rel=1e-9)
 
@@ -221,3 +224,28 @@ def test_a_payers_own_bill_has_no_other_payers_operators(system):
     bill = system.bill()
     shown = bill.seen_by(bill.payers[0])
     assert {part.payer for part in shown.operators} <= {bill.payers[0]}
+
+
+def test_a_run_tells_what_its_bill_tells():
+    """Dollars of electricity and grams, of tasks and of idle devices, come from one hour's prices and grids."""
+    system = System("cross-domain", "sjf", seed=3)
+    summary, bill = system.run(12), system.bill()
+    assert summary.electricity_usd == pytest.approx(bill.meter["electricity"], rel=1e-9)
+    assert 1e3 * (summary.carbon_kg + summary.idle_carbon_kg) == pytest.approx(bill.meter["carbon"], rel=1e-9)
+    assert summary.idle_carbon_kg > 0.0 and summary.network_carbon_kg > 0.0
+    assert len(summary.completions_h) == summary.completed > 3
+    sums = system.cluster.totals()
+    assert sum(summary.completions_h) == pytest.approx(sums["completion_s"] / 3600.0, rel=1e-3)
+    told = summary.to_dict()
+    assert told["mean_completion_h"] < told["p95_completion_h"] <= max(summary.completions_h)
+    assert "completions_h" not in told and told["gpu_h"] == pytest.approx(sums["busy_device_s"] / 3600.0)
+
+
+def test_grams_stand_in_the_outcome_of_a_decision():
+    """Of one step, by the grid of the hour at which it was placed."""
+    system = System("cross-domain", "sjf", seed=3)
+    result = next(each for each in (system.schedule_next_task() for _ in range(5)) if each.placed)
+    told = system.outcome(result).predicted
+    hour_s = result.cluster_time_s // 3600.0 * 3600.0
+    grids = [domain.carbon.at(hour_s) for domain in system.world.cluster.domains]
+    assert min(grids) <= 3.6e6 * told.carbon_g / told.energy_j <= max(grids)

@@ -28,6 +28,22 @@ def test_the_queue_is_a_table_in_the_order_of_turns():
     assert "release" in named.loc["held", "reason"]
 
 
+def test_the_queue_tells_the_throughput_that_was_measured():
+    """Of an opaque task as profiled; of one that was handed in, as it said."""
+    seen = []
+    system = System("shared", lambda view: seen.append(view), seed=3)
+    system.run(hours=0.2)
+    told = system.queue()
+    known = {task.id: task.samples_per_s for task in seen[-1].queue}
+    assert {name: pace for name, pace in zip(told["id"], told["samples_per_s"], strict=True) if name in known} == known
+    assert len(known) > 1 and (told["samples_per_s"] > 0).all()
+    system = System(small(), "greedy", queue="empty")
+    system.submit("bert-base", id="unmeasured")
+    system.submit("bert-base", id="measured", counters={"cpu_cycles": 1e9}, samples_per_s=321.0)
+    paces = system.queue().set_index("id")["samples_per_s"]
+    assert paces["measured"] == 321.0
+
+
 def test_a_task_that_was_left_waiting_says_when_it_is_asked_about_again():
     system = System(small(), lambda view: None, queue="empty")
     system.submit("bert-base")

@@ -492,7 +492,10 @@ def _round(system: System, request: RunRequest, stages: Stages, journal: Path, r
 COMPARED = 3
 """Decisions whose alternatives are played, to show one of them."""
 
-WAITED_FOR = ("completed", "cluster_h", "energy_kwh", "traffic_usd", "carbon_kg")
+WAITED_FOR = (
+    "completed", "cluster_h", "energy_kwh", "traffic_usd", "carbon_kg", "completions_h", "waiting_h", "gpu_h",
+    "electricity_usd", "idle_carbon_kg", "network_carbon_kg",
+)  # fmt: skip
 """What goes on while a run waits for its last tasks to end."""
 
 
@@ -555,8 +558,16 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("moved", "Running tasks moved", "{:d}"),
     ("decisions", "Decisions, re-planning included", "{:d}"),
     ("cluster_h", "Time on the cluster", "{:.2f} h"),
+    ("mean_completion_h", "Mean time from arrival to finish", "{:.2f} h"),
+    ("p95_completion_h", "  95th percentile", "{:.2f} h"),
+    ("mean_queue_h", "Mean time in the queue", "{:.2f} h"),
+    ("gpu_h", "Device-hours of computing", "{:,.1f} h"),
     ("energy_kwh", "Energy on the meters", "{:,.2f} kWh"),
     ("traffic_usd", "Traffic between domains", "{:,.2f} USD"),
+    ("electricity_usd", "Electricity at the preset's prices", "{:,.2f} USD"),
+    ("carbon_kg", "Carbon of the tasks, accounted", "{:,.2f} kg CO2e"),
+    ("idle_carbon_kg", "  of idle devices beside them", "{:,.2f} kg CO2e"),
+    ("network_carbon_kg", "  of the network between domains", "{:,.2f} kg CO2e"),
     ("mean_r_eff", "Mean R_eff of placements", "{:+.3f}"),
     ("mean_r_util", "Mean R_util", "{:+.3f}"),
     ("mean_r_cost", "Mean R_cost", "{:+.3f}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -569,6 +569,7 @@ class Decisions:
         attribution: Their attribution vectors, shape ``(B, Q, 7)``.
         carbon: Accounted intensity of each domain's grid now, g/kWh, shape ``(B, K)``; ``(B, 0)`` where no grid changes
             by the hour.
+        electricity: Price of electricity of each domain now, USD/kWh, shape ``(B, K)``; ``(B, 0)`` where none changes.
     """
 
     replanning: BoolArray
@@ -587,6 +588,7 @@ class Decisions:
     waited_s: FloatArray
     attribution: Float32Array
     carbon: FloatArray
+    electricity: FloatArray
 
     def __len__(self) -> int:
         return len(self.replanning)
@@ -746,7 +748,8 @@ def gather(engine: Engine, rows: IntArray, attributions: Float32Array) -> Decisi
         left=np.zeros((b, q)),
         waited_s=np.zeros((b, q)),
         attribution=np.zeros((b, q, ATTRIBUTIONS), dtype=np.float32),
-        carbon=_carbon_now(engine.world, engine.arrays, engine.state.clock[rows, st.LAST_TICK]),
+        carbon=_signal_now(engine.world, engine.arrays, engine.state.clock[rows, st.LAST_TICK], st.CARBON),
+        electricity=_signal_now(engine.world, engine.arrays, engine.state.clock[rows, st.LAST_TICK], st.ELECTRICITY),
     )
     _gather(
         engine.arrays, engine.state, rows, found.free, found.links, found.domains, found.event, found.held,
@@ -784,6 +787,12 @@ def from_view(
     angle = 2.0 * np.pi * view.time_s / DAY_S
     steps = min(1.0, float(np.log10(max(1.0, view.steps_left))) / 8.0)
     waited = next((task.waited_s for task in view.queue if task.slot == view.slot), 0.0)
+    carbon, electricity = (
+        np.zeros((1, 0))
+        if view.moment is None
+        else _signal_now(view.moment.world, view.moment.arrays, view.moment.state.clock[:, st.LAST_TICK], signal)
+        for signal in (st.CARBON, st.ELECTRICITY)
+    )
     held = np.zeros((1, k), dtype=np.bool_)
     holding = 0
     if view.current_plan is not None:
@@ -808,34 +817,41 @@ def from_view(
         left=np.array([[row[2] for row in listed]]),
         waited_s=np.array([[row[3] for row in listed]]),
         attribution=states([row[4:] for row in listed], attributor).reshape(1, q, ATTRIBUTIONS),
-        carbon=np.zeros((1, 0))
-        if view.moment is None
-        else _carbon_now(view.moment.world, view.moment.arrays, view.moment.state.clock[:, st.LAST_TICK]),
+        carbon=carbon,
+        electricity=electricity,
     )
 
 
-def _carbon_now(world: World, arrays: WorldArrays, ticks_s: FloatArray) -> FloatArray:
-    """Accounted intensity of every grid at moments ``(B,)``, g/kWh, shape ``(B, K)``; ``(B, 0)`` if none changes."""
+SIGNALS: Mapping[int, Literal["carbon", "electricity"]] = {st.CARBON: "carbon", st.ELECTRICITY: "electricity"}
+"""Row of ``WorldArrays.signals`` → what a domain and :class:`Decisions` call it."""
+
+
+def _signal_now(world: World, arrays: WorldArrays, ticks_s: FloatArray, signal: int) -> FloatArray:
+    """A signal of every domain at moments ``(B,)``, g/kWh or USD/kWh, shape ``(B, K)``; ``(B, 0)`` if none changes."""
     domains = world.cluster.domains
-    if all(domain.carbon is None for domain in domains):
+    if all(getattr(domain, SIGNALS[signal]) is None for domain in domains):
         return np.zeros((len(ticks_s), 0))
     hours = [signal_hour(arrays, float(tick_s)) for tick_s in ticks_s]
-    usual = np.array([domain.carbon_g_per_kwh for domain in domains])
-    return np.asarray(arrays.signals[st.CARBON, hours] * usual)
+    priced = signal == st.ELECTRICITY
+    usual = np.array([world.reward.energy_usd_per_kwh if priced else domain.carbon_g_per_kwh for domain in domains])
+    return np.asarray(arrays.signals[signal, hours] * usual)
 
 
-def with_carbon(moment: Moment, carbon: FloatArray) -> Moment:
-    """A moment whose grids are at other intensities now, g/kWh, shape ``(K,)``; their forecasts by the same factor."""
-    now = _carbon_now(moment.world, moment.arrays, moment.state.clock[:, st.LAST_TICK])[0]
-    if np.array_equal(now, carbon):
+def with_signal(moment: Moment, signal: int, values: FloatArray) -> Moment:
+    """A moment at which carbon or electricity stands otherwise, shape ``(K,)``; its forecasts by the same factors."""
+    name = SIGNALS[signal]
+    now = _signal_now(moment.world, moment.arrays, moment.state.clock[:, st.LAST_TICK], signal)[0]
+    if np.array_equal(now, values):
         return moment
-    factors, domains = carbon / np.maximum(now, 1e-12), list(moment.world.cluster.domains)
+    factors, domains = values / np.maximum(now, 1e-12), list(moment.world.cluster.domains)
     for k, domain in enumerate(domains):
-        if domain.carbon is not None and factors[k] != 1.0:
-            domains[k] = replace(domain, carbon=Scaled(domain.carbon, float(factors[k])))
+        own = getattr(domain, name)
+        if own is not None and factors[k] != 1.0:
+            scaled: dict[str, Any] = {name: Scaled(own, float(factors[k]))}
+            domains[k] = replace(domain, **scaled)
     world = replace(moment.world, cluster=replace(moment.world.cluster, domains=tuple(domains)))
     signals = moment.arrays.signals.copy()
-    signals[st.CARBON, 0] *= factors
+    signals[signal, 0] *= factors
     return replace(moment, world=world, arrays=moment.arrays._replace(signals=signals))
 
 

@@ -149,13 +149,14 @@ class Series:
         return cls(times, tuple(float(v) for v in values), HOUR_S * len(values), source)
 
     @classmethod
-    def from_csv(cls, path: str | Path, column: str = "value", longest_gap_s: float = 2 * HOUR_S) -> Series:
-        """Read ``time_s`` and a column of values; times ascend from 0.
+    def from_csv(cls, path: str | Path, column: str = "value", longest_gap_s: float | None = None) -> Series:
+        """Read ``time_s`` and a column of values; times ascend, and the first row is the start of the run.
 
         Args:
             path: The file.
             column: Which column holds the values.
-            longest_gap_s: Two rows further apart than this are a gap and an error.
+            longest_gap_s: Two rows further apart than this are a gap and an error; by default half as long again
+                as rows are usually apart, and a day at most.
 
         Raises:
             TraceError: The file cannot be read, a column is missing, a value is below 0 or none, or there is a gap.
@@ -164,6 +165,7 @@ class Series:
 
         times: list[float] = []
         values: list[float] = []
+        lines: list[int] = []
         for line, cells in read_trace_rows(path, ("time_s", column)):
             where = f"{path}, line {line}: "
             numbers = []
@@ -183,13 +185,18 @@ class Series:
             if times and numbers[0] <= times[-1]:
                 rule = f"must lie after the row before it, {times[-1]:g}"
                 raise TraceError(where + problem("time_s", numbers[0], rule, "Sort the rows and remove repeats"))
-            if times and numbers[0] - times[-1] > longest_gap_s:
-                rule = f"leaves a gap of {numbers[0] - times[-1]:g} s, longer than {longest_gap_s:g}"
-                raise TraceError(where + problem("time_s", numbers[0], rule, "Fill the gap or allow it"))
             times.append(numbers[0])
             values.append(numbers[1])
+            lines.append(line)
         if not times:
             raise TraceError(problem("signal", str(path), "must hold at least one row", "Record some values"))
+        apart = np.diff(times)
+        usual_s = float(np.quantile(apart, 0.5, method="lower")) if len(apart) else HOUR_S
+        longest_s = min(1.5 * usual_s, DAY_S) if longest_gap_s is None else longest_gap_s
+        if (apart > longest_s).any():
+            at = int(np.argmax(apart > longest_s))
+            rule = f"leaves a gap of {apart[at]:g} s, longer than {longest_s:g}; rows are usually {usual_s:g} s apart"
+            raise TraceError(f"{path}, line {lines[at + 1]}: " + problem("time_s", times[at + 1], rule, "Fill the gap"))
         step = times[-1] - times[-2] if len(times) > 1 else HOUR_S
         return cls(tuple(t - times[0] for t in times), tuple(values), times[-1] - times[0] + step, str(path))
 

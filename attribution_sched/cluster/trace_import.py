@@ -254,8 +254,8 @@ def import_log(
             skipped["not kept"] += 1
         elif job.gpus > most:
             if not drop_larger:
-                rule = f"the cluster has {most} devices"
-                raise _error(path, job.line, "GPUs of the job", job.gpus, rule, "Leave such jobs out (drop_larger)")
+                rule = f"is more than the cluster has, {most} devices"
+                raise _error(path, job.line, "GPUs of the job", job.gpus, rule, "Leave such jobs out: --drop-larger")
             skipped["larger than the cluster"] += 1
         else:
             kind = world.kinds[choice]

@@ -61,11 +61,11 @@ def signal_of(settings: GridCarbon | SeriesSignal | DaySignal | LiveSignal) -> S
     return Grid(settings.grid, settings.seed, settings.start_h)
 
 
-def usual_carbon(settings: GridCarbon | SeriesSignal | DaySignal | LiveSignal) -> float:
+def usual_carbon(settings: GridCarbon | SeriesSignal | DaySignal | LiveSignal, domain: str) -> float:
     """What a table would say of a domain's carbon intensity, gCO2/kWh."""
     from attribution_sched.cluster.signals import usual
 
-    with _named("carbon"):
+    with _named(f"carbon of {domain}"):
         return usual(signal_of(settings))
 
 
@@ -168,7 +168,9 @@ def _domains(settings: Settings) -> tuple[Domain, ...]:
     for domain, signals in zip(settings.resolved_domains(), settings.domain_signals(), strict=True):
         figures = domain.model_dump(exclude_none=True)
         device = settings.device(figures.pop("gpu"))
-        carbon, electricity = (None if each is None else signal_of(each) for each in signals)
+        # Where a file of carbon is wrong, the domains could not be resolved above.
+        with _named(f"electricity of {domain.name}"):
+            carbon, electricity = (None if each is None else signal_of(each) for each in signals)
         domains.append(Domain(gpu=device, carbon=carbon, electricity=electricity, **figures))
     return tuple(domains)
 

@@ -147,7 +147,8 @@ class SeriesSignal(Record):
 
     Attributes:
         kind: ``series``.
-        path: CSV file with ``time_s`` and the values; a relative path starts at the file that names it.
+        path: CSV file with ``time_s`` and the values, its first row the start of the run, its rows about as far apart
+            as they usually are; a relative path starts at the file that names it.
         column: Column of the values: gCO2/kWh, or USD/kWh for a price.
     """
 
@@ -884,7 +885,7 @@ class Settings(Record):
         for domain, (hourly, _) in zip(listed, self.domain_signals(), strict=True):
             fields = domain.model_dump(exclude_none=True, exclude=signals)
             if hourly is not None:
-                fields["carbon_g_per_kwh"] = usual_carbon(hourly)
+                fields["carbon_g_per_kwh"] = usual_carbon(hourly, domain.name)
             elif "carbon_g_per_kwh" not in fields:
                 carbon = known_carbon(domain.name)
                 carbon = self.domain_defaults.carbon_g_per_kwh if carbon is None else carbon

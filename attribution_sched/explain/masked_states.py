@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.decision import PER_CANDIDATE, Decision, Decisions, with_carbon
+from attribution_sched.cluster.decision import PER_CANDIDATE, SIGNALS, Decision, Decisions, with_signal
 from attribution_sched.cluster.engine.engine import DAY_S, EVENT_FEATURES
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
@@ -161,8 +161,9 @@ def to_view(view: Decision, situations: Decisions, row: int) -> Decision:
     queue = [] if view.replanning else _queue(view, s, row)
     weights = s.weights[row]
     link, moment = view.link_gbps, view.moment
-    if moment is not None and s.carbon.shape[1]:
-        moment = with_carbon(moment, s.carbon[row])
+    for signal, name in SIGNALS.items():
+        if moment is not None and getattr(s, name).shape[1]:
+            moment = with_signal(moment, signal, getattr(s, name)[row])
     return replace(
         view,
         moment=moment,

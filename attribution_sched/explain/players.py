@@ -149,8 +149,11 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         book.add("egress prices", "price", "USD/GB", *_read_prices(k))
         book.own("links", (PRICE, slice(None), slice(None)))
     if decision.carbon.shape[1]:
-        book.add("carbon intensity", "carbon", "g/kWh", _read_carbon, _say_carbon)
+        book.add("carbon intensity", "carbon", "g/kWh", *_read_signal("carbon"))
         book.own("carbon", (slice(None),))
+    if decision.electricity.shape[1]:
+        book.add("electricity price", "electricity", "USD/kWh", *_read_signal("electricity"))
+        book.own("electricity", (slice(None),))
     for i, name in enumerate(domains):
         book.add(f"load {name}", "load", "free devices", *_read_free(i))
         book.own("domains", (i, slice(None)))
@@ -248,12 +251,12 @@ def _read_prices(k: int) -> tuple[Columns, Words]:
     return columns, lambda usd: Phrase("reading.price", usd=float(usd))
 
 
-def _read_carbon(d: Decisions) -> tuple[FloatArray, ...]:
-    return d.carbon.mean(axis=1), d.carbon.min(axis=1), d.carbon.max(axis=1)
+def _read_signal(name: str) -> tuple[Columns, Words]:
+    def columns(d: Decisions) -> tuple[FloatArray, ...]:
+        values = getattr(d, name)
+        return values.mean(axis=1), values.min(axis=1), values.max(axis=1)
 
-
-def _say_carbon(_: float, low: float, high: float) -> str:
-    return Phrase("reading.carbon", low=float(low), high=float(high))
+    return columns, lambda _, low, high: Phrase(f"reading.{name}", low=float(low), high=float(high))
 
 
 def _read_free(domain: int) -> tuple[Columns, Words]:

@@ -137,7 +137,7 @@ class Choice(_AnyInput):
 class Simulated:
     """The plan's own terms as the simulator works them out, with links and the task's latent demands replaced.
 
-    Where grids change by the hour, carbon is that of the situation's hour.
+    Where grids or prices of electricity change by the hour, they are those of the situation's hour.
     This is the truth that a policy's own expectation is judged by. What has no hand in the simulator's answer for a
     fixed plan (how full other domains are, who else waits) has no share in it.
 
@@ -166,8 +166,11 @@ class Simulated:
         found = np.array([crossing and group == "link" for group in cast.groups]) & differing
         demands = (self.others != self.ratio).any(axis=0) & (self.players >= 0)
         found[self.players[demands]] = True
-        if self.view.reward.carbon_usd_per_kg > 0.0 and any(plan is not None for plan in self.plans):
-            found |= np.array([group == "carbon" for group in cast.groups]) & differing
+        reward = self.view.reward
+        if any(plan is not None for plan in self.plans):
+            for family, price in (("carbon", reward.carbon_usd_per_kg), ("electricity", reward.energy_usd_per_kwh)):
+                if price > 0.0:
+                    found |= np.array([group == family for group in cast.groups]) & differing
         return found
 
     def __call__(self, situations: Decisions, coalitions: BoolArray, background: IntArray) -> FloatArray:
@@ -188,10 +191,15 @@ class Simulated:
             batch, self.view.kind_index, bandwidth_gbps=situations.links[:, 0], latency_s=situations.links[:, 1],
             factors=factors, breakdown=False,
         )  # fmt: skip
-        if situations.carbon.shape[1]:
-            grams_per_j = situations.carbon / JOULES_PER_KWH
+        usd_per_kwh = self.view.reward.energy_usd_per_kwh
+        hourly_price = situations.electricity.shape[1] > 0 and usd_per_kwh > 0.0
+        if situations.carbon.shape[1] or hourly_price:
             joules = joules_by_domain(self.view.cost, batch, priced)
-            priced = replace(priced, carbon_g=(joules * grams_per_j).sum(axis=1))
+            if situations.carbon.shape[1]:
+                priced = replace(priced, carbon_g=(joules * (situations.carbon / JOULES_PER_KWH)).sum(axis=1))
+            if hourly_price:
+                # Joules at the usual price that cost as much.
+                priced = replace(priced, energy_j=(joules * situations.electricity).sum(axis=1) / usd_per_kwh)
         found = worth(self.view, batch, priced, self.view.kind_index)
         return np.column_stack([found.r_eff, found.r_util, found.r_cost])
 

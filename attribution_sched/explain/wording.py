@@ -54,6 +54,7 @@ FAMILIES: tuple[str, ...] = (
     "forecast",
     "price",
     "carbon",
+    "electricity",
     "load",
     "queue",
     "task",

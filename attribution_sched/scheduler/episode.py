@@ -63,10 +63,9 @@ class EpisodeSummary:
         steps_done: Steps that tasks did and kept, finished or not.
         running_h: Hours that tasks were at work, all together; waiting and moving are not in it.
         baseline_running_h: Hours the baseline plans would have been at work for the same steps.
-        p95_completion_h: 95th percentile of the hours from arrival to finish. A finish between two decisions is placed
-            by the pace the task had at the first of them.
+        p95_completion_h: 95th percentile of the hours from arrival to finish, see :class:`Completions`.
         gpu_h: Device-hours that computed.
-        electricity_usd: What the meters' energy costs at the world's price, idle devices included.
+        electricity_usd: What the meters' energy costs at the world's prices by the hour, idle devices included.
         carbon_usd: What the tasks' carbon costs at the world's price; location-based average intensity.
         profiling_gpu_h: Device-hours on which opaque tasks were profiled before they entered the queue. They are not
             the cluster's devices, and in no other figure; each of these tasks was submitted ``World.profiling_s``
@@ -76,6 +75,7 @@ class EpisodeSummary:
         network_kwh: The network's energy for it, see :data:`~attribution_sched.cluster.wan.DEFAULT_KWH_PER_GB`; on no
             meter of the cluster, in no price and no reward.
         network_carbon_kg: CO2-equivalent of that, half by the grid of either end; not in ``carbon_kg``.
+        idle_carbon_kg: CO2-equivalent of the devices that held no task; not in ``carbon_kg``.
     """
 
     policy: str
@@ -112,6 +112,7 @@ class EpisodeSummary:
     network_gb: float = 0.0
     network_kwh: float = 0.0
     network_carbon_kg: float = 0.0
+    idle_carbon_kg: float = 0.0
 
     @property
     def mean_queue_h(self) -> float:
@@ -164,7 +165,7 @@ def _play(
     engine.reset()
     total, terms, work, profiled = 0.0, np.zeros(3), np.zeros(2), np.zeros(2)
     to_profile = profiling_cost(world, engine.pool)
-    finished_s: list[float] = []
+    completions = Completions()
     deferred: set[tuple[float, int]] = set()
     if isinstance(policy, Episodic):
         policy.reset(seed)
@@ -192,10 +193,11 @@ def _play(
         if timer and seen:
             timer(clock() - began, plan is not None)
         action = encode(engine, plan, seen.kind_index if seen else 0)
-        before, due_s = _open_work(engine), _due_s(engine)
+        before = _open_work(engine)
+        completions.begin(engine, seen.slot if seen else None)
         rewards, step_terms = engine.step(action[None])
         work += _work(engine, before)
-        finished_s += _finished_s(engine, before[0], due_s)
+        completions.end(engine)
         total += float(rewards[0])
         terms += step_terms[0]
         if progress:
@@ -227,33 +229,64 @@ def _play(
         steps_done=float(work[0]),
         running_h=_running_s(engine, sums) / 3600.0,
         baseline_running_h=float(work[1]) / 3600.0,
-        p95_completion_h=float(np.quantile(finished_s, 0.95)) / 3600.0 if finished_s else 0.0,
+        p95_completion_h=float(np.quantile(completions.seconds, 0.95)) / 3600.0 if completions.seconds else 0.0,
         gpu_h=sums["busy_device_s"] / 3600.0,
-        electricity_usd=sums["meter_j"] / 3.6e6 * world.reward.energy_usd_per_kwh,
+        electricity_usd=sums["electricity_usd"],
         carbon_usd=sums["carbon_g"] / 1e3 * world.reward.carbon_usd_per_kg,
         profiling_gpu_h=float(profiled[0]) / 3600.0,
         profiling_kwh=float(profiled[1]) / 3.6e6,
         network_gb=sums["wan_bytes"] / 1e9,
         network_kwh=sums["wan_bytes"] / 1e9 * world.cluster.wan.kwh_per_gb,
         network_carbon_kg=sums["wan_g"] / 1e3,
+        idle_carbon_kg=sums["idle_g"] / 1e3,
     )
 
 
-def _due_s(engine: Engine) -> tuple[FloatArray, FloatArray]:
-    """When every running task would finish at its pace now, and when it arrived; infinity where none runs."""
-    tasks, now = engine.state.tasks[0], float(engine.state.clock[0, st.NOW])
-    runs = engine.state.slots[0, :, st.STATUS] == st.RUNNING
-    due = np.maximum(now, tasks[:, st.PAUSED]) + tasks[:, st.LEFT] * tasks[:, st.STEP]
-    return np.where(runs, due, np.inf), tasks[:, st.ARRIVAL].copy()
+class Completions:
+    """Seconds from arrival to finish of the tasks of one cluster, from one look at its slots to the next.
 
+    A finish between two looks is placed by the pace the task had at the first of them, the others by what that leaves
+    of the sum, which is known.
 
-def _finished_s(engine: Engine, old: IntArray, due: tuple[FloatArray, FloatArray]) -> list[float]:
-    """Seconds from arrival to finish of the tasks that left since: due then, but not after now."""
-    slots, now = engine.state.slots[0], float(engine.state.clock[0, st.NOW])
-    there = old[:, st.STATUS] != st.FREE
-    left = there & ((slots[:, st.STATUS] == st.FREE) | (slots[:, st.SERIAL] != old[:, st.SERIAL]))
-    due_s, arrived_s = due
-    return [float(min(due_s[i], now) - arrived_s[i]) for i in np.flatnonzero(left)]
+    Attributes:
+        seconds: One for each task that finished, in that order.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def begin(self, engine: Engine, decided: int | None = None) -> None:
+        """Look before time passes.
+
+        Args:
+            engine: Of one cluster.
+            decided: Slot of a task whose pace is about to change.
+        """
+        tasks, now = engine.state.tasks[0], float(engine.state.clock[0, st.NOW])
+        self._slots = engine.state.slots[0].copy()
+        runs = self._slots[:, st.STATUS] == st.RUNNING
+        if decided is not None:
+            runs[decided] = False
+        due_s = np.maximum(now, tasks[:, st.PAUSED]) + tasks[:, st.LEFT] * tasks[:, st.STEP]
+        self._due_s, self._arrived_s = np.where(runs, due_s, np.inf), tasks[:, st.ARRIVAL].copy()
+        self._totals = engine.state.totals[0, [st.COMPLETED, st.COMPLETION_S]].copy()
+
+    def end(self, engine: Engine) -> None:
+        """Look again."""
+        slots, now = engine.state.slots[0], float(engine.state.clock[0, st.NOW])
+        finished, sum_s = (engine.state.totals[0, [st.COMPLETED, st.COMPLETION_S]] - self._totals).tolist()
+        there = self._slots[:, st.STATUS] != st.FREE
+        left = there & ((slots[:, st.STATUS] == st.FREE) | (slots[:, st.SERIAL] != self._slots[:, st.SERIAL]))
+        if left.sum() != finished:
+            # Some were cancelled, or gave up their slot.
+            self.seconds += [sum_s / max(1.0, finished)] * int(finished)
+            return
+        took_s = np.minimum(self._due_s, now)[left] - self._arrived_s[left]
+        unknown = np.isinf(self._due_s[left])
+        if unknown.any():
+            rest_s = (sum_s - took_s[~unknown].sum()) / unknown.sum()
+            took_s[unknown] = np.clip(rest_s, 0.0, took_s[unknown])
+        self.seconds += took_s.tolist()
 
 
 def _open_work(engine: Engine) -> tuple[IntArray, FloatArray]:

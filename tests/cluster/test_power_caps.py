@@ -130,7 +130,7 @@ def test_an_action_carries_the_cap_and_the_engine_remembers_it():
 def test_a_cap_is_told_and_kept_in_journals():
     plan = with_cap(single(BERT), 3)
     told = describe_plan(plan, ["east", "west"])
-    assert "power cap 3" in str(told) and "功率上限 3 级" in in_language(told, "zh")
+    assert "power cap level 3" in str(told) and "功率上限 3 级" in in_language(told, "zh")
     assert plan_of(plan_record(plan, ["east", "west"], replanning=False), ["east", "west"]) == plan
     assert "cap" not in str(plan_record(single(BERT), ["east", "west"], replanning=False))
 

@@ -135,6 +135,8 @@ def test_two_readings_a_second_apart_do_not_make_a_live_source_wild():
         ("time_s,value\n0,1\n3600,-2\n", "line 3: value = -2.*>= 0"),
         ("time_s,value\n0,1\n3600,\n", "line 3: value.*finite"),
         ("time_s,value\n0,1\n90000,2\n", "leaves a gap of 90000 s"),
+        ("time_s,value\n0,1\n3600,2\n10800,3\n", "line 4: time_s = 10800.0: leaves a gap of 7200 s, longer than 5400"),
+        ("time_s,value\n0,1\n300,2\n600,2\n1500,3\n", "leaves a gap of 900 s, .* rows are usually 300 s apart"),
         ("time_s,value\n-3600,1\n0,2\n", "line 2: time_s = -3600.*>= 0"),
         ("time_s,value\n0,1\n0,2\n", "must lie after the row before it"),
         ("time_s,price\n0,1\n", "must name the column 'value'"),
@@ -182,3 +184,9 @@ def test_a_world_asks_a_live_source_once_and_not_for_every_hour_of_the_year():
     ratios = hourly_ratios(replace(world, cluster=replace(world.cluster, domains=domains)))
     assert len(asked) == 1
     assert ratios[1, :, 0].tolist() == [241.0 / domains[0].carbon_g_per_kwh] * 8760
+
+
+def test_rows_may_be_six_hours_apart(tmp_path):
+    path = tmp_path / "slow.csv"
+    path.write_text("time_s,value\n" + "".join(f"{21_600 * i},{i}\n" for i in range(5)))
+    assert Series.from_csv(path).at(50_000.0) == 2.0

@@ -117,3 +117,10 @@ def test_a_tariff_by_the_hour_needs_a_usual_price(tmp_path):
         world(tmp_path, carbon=tariff)
     with pytest.raises(SettingsError, match="24"):
         world(tmp_path, carbon=", electricity: {kind: day, values: [0.1]}")
+
+
+@pytest.mark.parametrize(("signal", "column"), [("carbon", "carbon_g_per_kwh"), ("electricity", "usd_per_kwh")])
+def test_a_bad_signal_names_its_domain(tmp_path, signal, column):
+    (tmp_path / "gap.csv").write_text(f"time_s,{column}\n0,1\n3600,nan\n")
+    with pytest.raises(SettingsError, match=rf"{signal} of here: .*gap.csv, line 3: {column} = 'nan'.*Fill the gap"):
+        world(tmp_path, carbon=f", {signal}: {{kind: series, path: gap.csv}}")

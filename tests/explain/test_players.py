@@ -1,4 +1,4 @@
-"""Carbon is a player of its own where grids change by the hour, and its share is nothing where it costs nothing."""
+"""Carbon and the price of electricity are players where they change by the hour; what costs nothing has no share."""
 
 from dataclasses import replace
 
@@ -7,7 +7,8 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cluster.cost import joules_by_domain
-from attribution_sched.cluster.decision import encode, from_view, view, with_carbon
+from attribution_sched.cluster.decision import encode, from_view, view, with_signal
+from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.fork import fork
 from attribution_sched.cluster.plan import PlanBatch
@@ -39,9 +40,9 @@ def paying():
     return placed(100.0)
 
 
-def carbon_share(explanation, output="R_cost"):
-    """Share of the carbon player in an output."""
-    at = [player.name for player in explanation.players].index("carbon intensity")
+def carbon_share(explanation, output="R_cost", name="carbon intensity"):
+    """Share of the carbon player, or another, in an output."""
+    at = [player.name for player in explanation.players].index(name)
     return float(explanation.values[at, explanation.outputs.index(output)])
 
 
@@ -58,8 +59,10 @@ def a_view(preset="cross-domain"):
 def test_carbon_is_a_player_only_where_grids_change_by_the_hour():
     hourly, plain = (from_view(a_view(preset)) for preset in ("cross-domain", "cross-domain-easy"))
     names = [lineup(seen, tuple(str(k) for k in range(seen.free.shape[1]))).names for seen in (hourly, plain)]
-    assert "carbon intensity" in names[0]
-    assert "carbon intensity" not in names[1]
+    for name in ("carbon intensity", "electricity price"):
+        assert name in names[0]
+        assert name not in names[1]
+    assert hourly.electricity.shape == hourly.free.shape
     assert hourly.carbon.shape == hourly.free.shape
     assert plain.carbon.shape == (1, 0)
 
@@ -94,4 +97,24 @@ def test_other_intensities_reach_the_copies_that_are_played():
     assert np.array_equal(grams[0], grams[1])
     # Everything is twice as dirty, and the follower does not look at carbon.
     assert grams[2] == pytest.approx(2.0 * grams[0])
-    assert with_carbon(seen.moment, state.carbon[0]).arrays.signals == pytest.approx(seen.moment.arrays.signals)
+    again = with_signal(seen.moment, st.CARBON, state.carbon[0])
+    assert again.arrays.signals == pytest.approx(seen.moment.arrays.signals)
+
+
+def test_another_price_of_electricity_reaches_the_copies_that_are_played():
+    seen = a_view()
+    state = from_view(seen)
+    dear = to_view(seen, replace(state, electricity=3.0 * state.electricity), 0)
+    assert dear.moment.arrays.signals[st.ELECTRICITY, 0] == pytest.approx(
+        3.0 * seen.moment.arrays.signals[st.ELECTRICITY, 0]
+    )
+    follower = RuleFollower.of(seen.moment)
+    costs = [fork(one.moment, (), 2, 3.0, follower, 5).totals[0, :, 4] for one in (seen, dear)]
+    assert (costs[1] > costs[0]).all()
+
+
+def test_the_share_of_the_tariff_is_what_the_hour_adds_to_the_cost_of_the_plan(paying):
+    system, result = paying
+    assert abs(carbon_share(system.explain(result, target="simulator"), name="electricity price")) > 1e-4
+    words = [str(player.value) for player in system.explain(result).players if player.group == "electricity"]
+    assert len(words) == 1 and "USD/kWh now" in words[0]

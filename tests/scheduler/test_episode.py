@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
@@ -138,3 +139,32 @@ def test_the_network_s_energy_is_refused(world, bad):
     """One error with the value, the rule and the fix."""
     with pytest.raises(NetworkError, match=r"kwh_per_gb.*must be >= 0 and finite"):
         replace(world.cluster.wan, kwh_per_gb=bad)
+
+
+def test_electricity_and_idle_devices_follow_the_hour_in_every_domain():
+    """Nothing arrives: what the meters cost and emit is the idle draw of every hour at that hour's price and grid."""
+    settings = {
+        "extends": "cross-domain", "episode": {"horizon_s": 28_800.0, "pool_size": 8},
+        "arrivals": {"kind": "poisson", "rate_per_hour": 1e-6},
+    }  # fmt: skip
+    world = load_settings(settings).build_world()
+    found = play(world, make_policy("sjf"), 3)
+    usd = kg = 0.0
+    for domain in world.cluster.domains:
+        kwh = domain.devices * domain.gpu.idle_w / 1e3
+        usd += sum(kwh * domain.electricity.at(3600.0 * hour) for hour in range(8))
+        kg += sum(kwh * domain.carbon.at(3600.0 * hour) for hour in range(8)) / 1e3
+    assert (found.arrived, found.carbon_kg) == (0, 0.0)
+    assert found.electricity_usd == pytest.approx(usd, rel=1e-9) and found.idle_carbon_kg == pytest.approx(kg, rel=1e-9)
+    assert found.electricity_usd != pytest.approx(found.energy_kwh * world.reward.energy_usd_per_kwh, rel=1e-3)
+
+
+def test_the_percentile_knows_when_a_task_ended_that_nobody_was_asked_about_again(tmp_path):
+    """Two tasks of a quiet day: the last to be placed ends hours before the next event, which is the day's end."""
+    trace = "arrival_s,model,steps,batch_size,priority,tenant,mode\n"
+    trace += "0,opaque-4,3600,4,0,physics,training\n1800,opaque-1,600,1,0,bio,training\n"
+    (tmp_path / "two.csv").write_text(trace)
+    settings = {"extends": "shared", "arrivals": {"kind": "trace", "path": str(tmp_path / "two.csv")}}
+    found = play(load_settings(settings).build_world(), make_policy("sjf"), 3)
+    assert found.completed == 2 and found.mean_completion_h == pytest.approx((3600 + 600) / 2 / 3600, rel=0.01)
+    assert found.p95_completion_h == pytest.approx(np.quantile([600.0, 3600.0], 0.95) / 3600, rel=0.01)

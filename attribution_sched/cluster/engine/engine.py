@@ -458,7 +458,8 @@ def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, 
         return
     load = np.zeros((world.base.shape[1], world.base.shape[1]))
     link_load(state, e, load)
-    changed = not network_only
+    # Idle devices have the hour's price and grid too.
+    changed = turned or not network_only
     for slot in range(state.slots.shape[1]):
         if state.slots[e, slot, st.STATUS] != st.RUNNING:
             continue
@@ -588,10 +589,16 @@ def meter(world: WorldArrays, state: StateArrays, e: int) -> None:
                 task[st.BUSY_DEVICES] = _busy_beside(world, state, e, slot)
     state.clock[e, st.METER_W] = 0.0
     state.clock[e, st.UNUSED_W] = 0.0
+    state.clock[e, st.METER_USD] = 0.0
+    state.clock[e, st.UNUSED_G] = 0.0
+    hour = signal_hour(world, state.clock[e, st.LAST_TICK])
     for domain in range(world.domains.rows.size):
         total, unused = domain_power_w(world, state, e, domain, False, True)
         state.clock[e, st.METER_W] += total
         state.clock[e, st.UNUSED_W] += unused
+        state.clock[e, st.METER_USD] += total * world.energy_usd_per_j * world.signals[st.ELECTRICITY, hour, domain]
+        g_per_j = world.domains.rows[domain].carbon_g_per_j * world.signals[st.CARBON, hour, domain]
+        state.clock[e, st.UNUSED_G] += unused * g_per_j
 
 
 # ------ The batched world's clockwork: time, events and progress of one cluster, compiled
@@ -708,6 +715,8 @@ def _integrate(world: WorldArrays, state: StateArrays, e: int, until_s: float) -
         state.outcome[e, st.INTEGRALS + 2] += task[st.T_COST] * earned
     totals[st.METER_J] += state.clock[e, st.METER_W] * dt
     totals[st.IDLE_J] += state.clock[e, st.UNUSED_W] * dt
+    totals[st.ELECTRICITY_USD] += state.clock[e, st.METER_USD] * dt
+    totals[st.IDLE_G] += state.clock[e, st.UNUSED_G] * dt
     state.clock[e, st.NOW] = until_s
 
 

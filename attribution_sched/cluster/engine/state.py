@@ -17,8 +17,9 @@ from attribution_sched.cluster.streams import StreamState
 from attribution_sched.kernels import by_reference
 from attribution_sched.types import FloatArray, IntArray
 
-NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK = range(6)
-"""Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses."""
+NOW, NEXT_TICK, NEXT_ARRIVAL, METER_W, UNUSED_W, LAST_TICK, METER_USD, UNUSED_G = range(8)
+"""Columns of ``StateArrays.clock``: times in seconds; what all devices draw and how much of it no task uses; dollars of
+all of it and grams of the unused part, a second."""
 
 EVENT, SLOT, TAKEN, DONE = range(4)
 """Columns of ``StateArrays.event``: pending decision, its task slot, tasks arrived so far, episode over."""
@@ -78,15 +79,16 @@ BUSY, MEMORY, DYNAMIC_W, INTRA, HOST, COMPUTE_READ, MEMORY_READ, PCIE_READ, DEMA
 TOTAL_COLUMNS = (
     "completed", "dropped", "rejected", "migrations", "decisions", "meter_j", "task_j", "idle_j", "bill_usd",
     "carbon_g", "busy_device_s", "completion_s", "migration_s", "placed", "wait_s", "steps_done",
-    "missed", "evictions", "lost_steps", "restart_s", "wan_bytes", "wan_g",
+    "missed", "evictions", "lost_steps", "restart_s", "wan_bytes", "wan_g", "electricity_usd", "idle_g",
 )  # fmt: skip
 (
     COMPLETED, DROPPED, REJECTED, MIGRATIONS, DECISIONS, METER_J, TASK_J, IDLE_J, BILL_TOTAL, CARBON_TOTAL,
     BUSY_DEVICE_S, COMPLETION_S, MIGRATION_S, PLACED, WAIT_S, STEPS_DONE,
-    MISSED, EVICTIONS, LOST_STEPS, RESTART_S, WAN_BYTES, WAN_G,
+    MISSED, EVICTIONS, LOST_STEPS, RESTART_S, WAN_BYTES, WAN_G, ELECTRICITY_USD, IDLE_G,
 ) = range(len(TOTAL_COLUMNS))  # fmt: skip
 """Columns of ``StateArrays.totals``: sums over the episode. ``wan_bytes`` crossed from domain to domain, ``wan_g``
-are the grams of the network's energy for them: accounted beside the tasks' own, and in no reward."""
+are the grams of the network's energy for them: accounted beside the tasks' own, and in no reward. ``electricity_usd``
+is what the meters' energy cost by the hour, ``idle_g`` the grams of devices that held no task."""
 
 DECISION_COLUMNS = (
     "r_eff", "r_util", "r_cost", "step_s", "bill_usd", "migration_s", "migration_usd", "code", "migration_bytes",
@@ -198,7 +200,7 @@ class StateArrays(NamedTuple):
     """The changing part; every array has the cluster axis first.
 
     Attributes:
-        clock: Shape ``(E, 6)``.
+        clock: Shape ``(E, 8)``.
         event: Shape ``(E, 4)``.
         streams: Random streams of the network, of the tasks and, where links fail, of that, shape ``(E, 2 or 3, 4)``.
         links: Latent process, bandwidth now (bytes/s) and, where links fail, 1 for those that are down, shape
@@ -211,7 +213,7 @@ class StateArrays(NamedTuple):
         planned: Bandwidth of the links when a task was last decided on, same shape.
         occupant: Task slots on every device, −1 for none, shape ``(E, K, D, 2)``.
         outcome: Shape ``(E, 13)``: the last decision's own worth, then the terms paid over time.
-        totals: Shape ``(E, 22)``, columns ``TOTAL_COLUMNS``.
+        totals: Shape ``(E, 24)``, columns ``TOTAL_COLUMNS``.
         r_low: Lower agents' reward of the last decision, shape ``(E, K)``.
     """
 
@@ -238,7 +240,7 @@ def make_state(
     e, k, d, s, p = clusters, domains, devices, slots, segments
     rows = 3 if failing else 2
     return StateArrays(
-        clock=np.zeros((e, 6)),
+        clock=np.zeros((e, 8)),
         event=np.zeros((e, 4), dtype=np.int64),
         streams=np.zeros((e, rows, 4), dtype=np.uint64),
         links=np.zeros((e, rows, k, k)),

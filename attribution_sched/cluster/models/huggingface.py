@@ -48,6 +48,19 @@ _ALIASES = {
 _GATED = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "deepseek", "gemma", "phi3")
 """Families whose feed-forward part has a gate, whose norms have no bias and whose positions are rotary."""
 
+_NO_POSITIONS = ("gpt_neox", "gptj", "falcon", "phi", "starcoder2", "bloom")
+"""Other families that learn no table of positions."""
+
+_TIED = ("gemma", "gemma2", "cohere")
+"""Families with a gate that share the embedding with the head unless their configuration says otherwise."""
+
+COUNTED = (
+    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gemma",
+    "gemma2", "cohere", "phi", "phi3", "olmo", "stablelm", "gpt2", "gptj", "gpt_neox", "opt", "bloom", "falcon",
+    "starcoder2", "bert", "roberta",
+)  # fmt: skip
+"""Families of which a released model was counted within one percent of what its authors state."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -86,10 +99,11 @@ def from_config(config: Mapping[str, Any], shape: Shape) -> Model:
 
     Args:
         config: The object of a ``config.json``.
-        shape: Name and sequence length.
+        shape: Name and sequence length; of a family that was never counted here the published parameters too.
 
     Raises:
-        TaskError: A size is missing or not a positive whole number, or the family is unknown.
+        TaskError: A size is missing or not a positive whole number, or the family is none that was counted and nothing
+            says how many parameters there should be.
     """
     family = str(config.get("model_type") or config.get("_class_name") or "")
     if family == "whisper":
@@ -98,6 +112,10 @@ def from_config(config: Mapping[str, Any], shape: Shape) -> Model:
         return _diffusion_transformer(config, shape)
     if family == "UNet2DConditionModel":
         return unet(config, shape.name, shape.published_params)
+    if family not in COUNTED and not shape.published_params:
+        rule = "is no family whose parameters were counted here against published ones"
+        fix = "State params, so that the count is checked; or give its layers, or a torch module"
+        raise TaskError(problem("config.model_type", family or None, rule, fix))
     return _decoder(config, shape, family)
 
 
@@ -120,15 +138,20 @@ def _decoder(config: Mapping[str, Any], shape: Shape, family: str) -> Model:
     hidden, heads = _whole(config, "hidden_size"), _whole(config, "heads")
     layers = _whole(config, "layers")
     gated = any(family.startswith(name) for name in _GATED) or config.get("hidden_act") == "silu"
-    positions = _whole(config, "positions", 0 if gated else 1024) if not gated else 0
+    positions = 0 if gated or family in _NO_POSITIONS else _whole(config, "positions", 1024)
     tokens = shape.sequence_length or min(_whole(config, "positions", LONGEST_DEFAULT), LONGEST_DEFAULT)
-    bias = bool(config.get("attention_bias", family.startswith("qwen2") or not gated))
+    biased = bool(config.get("bias", not gated))
+    bias = bool(config.get("attention_bias", family.startswith("qwen2") or biased))
+    projected = config.get("word_embed_proj_dim", hidden)
+    if projected != hidden:
+        fix = "Give its layers, or a torch module"
+        raise TaskError(problem("config.word_embed_proj_dim", projected, f"must be hidden_size = {hidden}", fix))
     block = BlockSpec(
         hidden, heads, tokens,
         ffn=_whole(config, "ffn", 4 * hidden),
-        kv_heads=_whole(config, "num_key_value_heads", heads),
+        kv_heads=_whole(config, "num_key_value_heads", 1 if config.get("multi_query") is True else heads),
         activation=Activation.SWIGLU if gated else Activation.GELU,
-        qkv_bias=bias, linear_bias=not gated, norm_params=1 if gated else 2,
+        qkv_bias=bias, linear_bias=biased, norm_params=1 if gated else 2,
         dropout=not gated, score_dropout=not gated, rotary=gated,
         head_size=_whole(config, "head_dim", hidden // heads if hidden % heads == 0 else 0),
     )  # fmt: skip
@@ -140,7 +163,7 @@ def _decoder(config: Mapping[str, Any], shape: Shape, family: str) -> Model:
         each = block_layer(block, name) if i < dense_first else _expert_block(config, block, experts, name)
         chain.append(_latent(config, block, each))
     spec = LanguageSpec(block, layers, _whole(config, "vocab_size"), positions=positions,
-                        tied=bool(config.get("tie_word_embeddings", not gated)))  # fmt: skip
+                        tied=bool(config.get("tie_word_embeddings", not gated or family in _TIED)))  # fmt: skip
     return Model(
         name=shape.name,
         family="llama" if gated else "gpt",
@@ -161,10 +184,12 @@ def _expert_block(config: Mapping[str, Any], block: BlockSpec, experts: int, nam
             problem("config.num_experts_per_tok", visited, f"must be at most {experts} experts", "Lower it")
         )
     width = _whole(config, "moe_intermediate_size", block.ffn_width)
-    shared = int(config.get("n_shared_experts") or 0)
-    busy = block_layer(replace(block, ffn=(visited + shared) * width), name)
+    always = int(config.get("n_shared_experts") or 0) * width
+    # Qwen's shared expert has a width, and a gate, of its own.
+    wide = _whole(config, "shared_expert_intermediate_size", 0)
+    busy = block_layer(replace(block, ffn=visited * width + always + wide), name)
     idle = (experts - visited) * (block.gates + 1) * block.hidden * width
-    router = block.hidden * experts
+    router = block.hidden * (experts + (1 if wide else 0))
     return replace(busy, params=busy.params + idle + router, fc_flops=busy.fc_flops + 2 * block.tokens * router)
 
 

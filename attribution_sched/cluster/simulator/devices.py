@@ -291,8 +291,13 @@ class Floor:
             self._work(job, dt)
         for device in (device for row in self.devices for device in row):
             if device.in_service:
-                self.sums["meter_j"] += dt * self._device_w(device)
-                self.sums["idle_j"] += 0.0 if device.jobs else dt * self.domains[device.domain].gpu.idle_w
+                domain, joules = self.domains[device.domain], dt * self._device_w(device)
+                self.sums["meter_j"] += joules
+                self.sums["electricity_usd"] += joules * self._usd_per_kwh(domain) / JOULES_PER_KWH
+                if not device.jobs:
+                    self.sums["idle_j"] += dt * domain.gpu.idle_w
+                    idle_kwh = dt * domain.gpu.idle_w / JOULES_PER_KWH
+                    self.sums["idle_g"] += idle_kwh * self._carbon_g_per_kwh(domain)
             else:
                 self.sums["down_device_s"] += dt
         self.now_s = now_s
@@ -322,6 +327,13 @@ class Floor:
         if domain.carbon is None:
             return domain.carbon_g_per_kwh
         return domain.carbon.at(self.prices.network.time_s // HOUR_S * HOUR_S)
+
+    def _usd_per_kwh(self, domain: Domain) -> float:
+        """Of the same hour; where energy has no price, nothing costs."""
+        usual = self.world.reward.energy_usd_per_kwh
+        if domain.electricity is None or usual == 0.0:
+            return usual
+        return domain.electricity.at(self.prices.network.time_s // HOUR_S * HOUR_S)
 
     def _busy(self, job: Job, device: Device, own: float) -> float:
         """A job's part of a device's time: no device works more than all of it."""

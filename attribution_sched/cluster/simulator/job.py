@@ -73,7 +73,7 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a run; the first twenty-two carry the names and meanings of the batched world's totals.
+    """Sums over a run; the first twenty-four carry the names and meanings of the batched world's totals.
 
     Attributes:
         completed: Tasks that finished.
@@ -98,6 +98,8 @@ class Totals:
         restart_s: Pauses of tasks that started again.
         wan_bytes: Bytes that crossed from domain to domain.
         wan_g: CO2-equivalent of the network's energy for them; not in ``carbon_g``.
+        electricity_usd: What the meters' energy cost, by the hour.
+        idle_g: CO2-equivalent of the devices that held no task; not in ``carbon_g``.
         overdue: Tasks still unfinished at the end of the run and past their deadline.
         arrived: Tasks that arrived.
         failures: Device failures.
@@ -128,6 +130,8 @@ class Totals:
     restart_s: float = 0.0
     wan_bytes: float = 0.0
     wan_g: float = 0.0
+    electricity_usd: float = 0.0
+    idle_g: float = 0.0
     overdue: int = 0
     arrived: int = 0
     failures: int = 0

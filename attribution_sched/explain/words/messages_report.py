@@ -448,10 +448,14 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "report.summary.missed": ("missed: {name}", "未达成：{name}"),
     "report.summary.tiles.rival": ("{rival}: {value}", "{rival}：{value}"),
     "report.summary.tiles.emissions": ("carbon", "碳排放"),
-    "report.summary.tiles.emissions_note": ("of the tasks, accounted", "任务核算排放"),
+    "report.summary.tiles.emissions_note": (
+        "of the tasks, accounted by the location-based average; beside it idle devices' {idle}",
+        "任务排放，按所在地平均强度核算；另有空闲设备 {idle}",
+    ),
     "report.summary.tiles.emissions_both": (
-        "of the tasks, accounted; beside it the network's {network}",
-        "任务核算排放；另有网络 {network}",
+        "of the tasks, accounted by the location-based average; beside it idle devices' {idle} and the network's "
+        "{network}",
+        "任务排放，按所在地平均强度核算；另有空闲设备 {idle}、网络 {network}",
     ),
     "report.summary.tiles.tasks": ("placed / finished", "放置／完成"),
     "report.summary.tiles.arrived": ("of {tasks} that came", "共到达 {tasks}"),

@@ -239,7 +239,10 @@ def _totals(system: Source, journaled: Passed) -> dict[str, Number]:
             ("idle_energy_kwh", sums["idle_j"] / 3.6e6, "kWh"),
             ("traffic_usd", sums["bill_usd"], "USD"),
             ("carbon_kg", sums["carbon_g"] / 1e3, "kg CO2e"),
+            ("idle_carbon_kg", sums["idle_g"] / 1e3, "kg CO2e"),
             ("network_carbon_kg", sums["wan_g"] / 1e3, "kg CO2e"),
+            ("electricity_usd", sums["electricity_usd"], "USD"),
+            ("gpu_h", sums["busy_device_s"] / 3600.0, "h"),
             ("steps_done", sums["steps_done"], ""),
             ("utilisation", sums["busy_device_s"] / (devices * now_s) if now_s > 0 else None, ""),
         )

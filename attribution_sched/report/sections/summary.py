@@ -240,9 +240,11 @@ def _tiles(report: Report, lang: str) -> Tiles:
     # Energy without any carbon means that the preset gives no intensity, not that there is none.
     unknown = totals["energy_kwh"].value and not totals["carbon_kg"].value
     grams = "–" if unknown else amount(totals["carbon_kg"])
-    note = _word("no_carbon" if unknown else "emissions_note", lang)
-    if len(run.domains) > 1 and not unknown:
-        note = _word("emissions_both", lang, network=amount(totals["network_carbon_kg"]))
+    many, beside_it = len(run.domains) > 1, {"idle": amount(totals["idle_carbon_kg"])}
+    if many:
+        beside_it["network"] = amount(totals["network_carbon_kg"])
+    note = _word("emissions_both" if many else "emissions_note", lang, **beside_it)
+    note = _word("no_carbon", lang) if unknown else note
     tiles.insert(2, Tile(_word("emissions", lang), grams, note))
     met = sum(one.violation is not None and one.violation <= 0 for one in report.targets)
     if report.targets:

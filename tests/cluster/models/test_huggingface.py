@@ -20,6 +20,61 @@ def test_parameters_are_within_two_percent_of_the_published(name):
     assert model(name).params == pytest.approx(PUBLISHED[name], rel=0.02)
 
 
+RELEASED = {
+    "gemma-2b": ({
+        "model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_attention_heads": 8,
+        "num_hidden_layers": 18, "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 256000,
+    }, 2.506e9),
+    "gemma-2-2b": ({
+        "model_type": "gemma2", "hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8,
+        "num_hidden_layers": 26, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 256000,
+    }, 2.614e9),
+    "command-r": ({
+        "model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_attention_heads": 64,
+        "num_hidden_layers": 40, "num_key_value_heads": 64, "hidden_act": "silu", "vocab_size": 256000,
+    }, 34.98e9),
+    "falcon-7b": ({
+        "model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
+        "multi_query": True, "parallel_attn": True, "bias": False, "vocab_size": 65024,
+    }, 6.92e9),
+    "qwen1.5-moe-a2.7b": ({
+        "model_type": "qwen2_moe", "hidden_size": 2048, "intermediate_size": 5632, "moe_intermediate_size": 1408,
+        "shared_expert_intermediate_size": 5632, "num_attention_heads": 16, "num_hidden_layers": 24,
+        "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "vocab_size": 151936,
+        "tie_word_embeddings": False,
+    }, 14.3e9),
+    "starcoder2-3b": ({
+        "model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288, "num_attention_heads": 24,
+        "num_hidden_layers": 30, "num_key_value_heads": 2, "max_position_embeddings": 16384, "use_bias": True,
+        "vocab_size": 49152,
+    }, 3.03e9),
+    "pythia-1.4b": ({
+        "model_type": "gpt_neox", "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 16,
+        "num_hidden_layers": 24, "max_position_embeddings": 2048, "vocab_size": 50304, "tie_word_embeddings": False,
+    }, 1.4146e9),
+    "gpt2-xl": ({
+        "model_type": "gpt2", "n_embd": 1600, "n_head": 25, "n_layer": 48, "n_positions": 1024, "vocab_size": 50257,
+    }, 1.5576e9),
+}  # fmt: skip
+"""Sizes as released, what the family's own defaults say left out; parameters as counted by their authors."""
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_what_a_configuration_leaves_out_is_its_family_s_own(name):
+    config, published = RELEASED[name]
+    assert from_config(config, Shape(name)).params == pytest.approx(published, rel=0.01)
+
+
+def test_a_family_that_was_never_counted_needs_its_parameters():
+    config = RELEASED["gpt2-xl"][0] | {"model_type": "brandnew"}
+    with pytest.raises(TaskError, match=r"model_type = 'brandnew': is no family .* State params.* torch module"):
+        from_config(config, Shape("x"))
+    assert from_config(config, Shape("x", published_params=1.5576e9)).params == pytest.approx(1.5576e9, rel=0.01)
+    narrow = RELEASED["gpt2-xl"][0] | {"word_embed_proj_dim": 512}
+    with pytest.raises(TaskError, match=r"word_embed_proj_dim = 512: must be hidden_size = 1600"):
+        from_config(narrow, Shape("x"))
+
+
 def test_a_token_visits_some_experts_only():
     """Mixtral: 12.9e9 of 46.7e9 parameters are active; FLOPs per token are twice that, attention products apart."""
     chain = model("mixtral-8x7b@128")

@@ -120,4 +120,5 @@ def lone_decision(planner, links, free):
         weights=np.ones((1, 3)), waiting=np.ones(1, dtype=np.int64), kind=np.zeros((1, 1), dtype=np.int64),
         slot=np.zeros((1, 1), dtype=np.int64), left=np.full((1, 1), 100.0), waited_s=np.zeros((1, 1)),
         attribution=np.zeros((1, 1, 7), dtype=np.float32), carbon=np.zeros((1, 0)),
+        electricity=np.zeros((1, 0)),
     )  # fmt: skip
