@@ -979,10 +979,13 @@ def _check_moment(view: Decision) -> None:
     if view.moment is None or view.moment.world.kinds is view.kinds:
         return
     world = view.moment.world
-    here, there = ([kind.model.name for kind in kinds] for kinds in (view.kinds, world.kinds))
-    if here != there or len(view.cost.cluster) != len(world.cluster):
-        rule = f"is of another cluster than the decision: {len(view.cost.cluster)} domains and {', '.join(here)}"
-        given = f"{len(world.cluster)} domains and {', '.join(there)}"
+    here, there = (
+        (", ".join(f"{each.name} ×{each.devices}" for each in cluster.domains), ", ".join(k.model.name for k in kinds))
+        for cluster, kinds in ((view.cost.cluster, view.kinds), (world.cluster, world.kinds))
+    )  # fmt: skip
+    if here != there:
+        rule = f"is of another cluster than the decision: {' with '.join(here)}"
+        given = " with ".join(there)
         raise PlanError(problem("decision.moment", given, rule, "Use the moment that came with the decision"))
 
 
