@@ -113,6 +113,8 @@ class ForkingHiPpo(HiPpo):
     told from the agents' own choice in either case: a ranker adds to their log-odds.
     """
 
+    thinks_where_full = False
+
     def __init__(self, futures: int = 16, **options: object) -> None:
         super().__init__(think=Think(screen=1, confirm=futures), deadline_s=np.inf, **options)  # type: ignore[arg-type]
         self.futures = futures
