@@ -687,7 +687,9 @@ class System:
         with self._turn:
             weights = (self.reward.w_eff, self.reward.w_util, self.reward.w_cost)
             path = None if self.journal.path is None else str(self.journal.path)
-            return status_of(self.cluster, self.journal.count(), weights, self.policy.name, path)
+            # A policy that chose another says which, and why.
+            name = getattr(self.policy, "told", "") or self.policy.name
+            return status_of(self.cluster, self.journal.count(), weights, name, path)
 
     def __repr__(self) -> str:
         cluster = self.cluster

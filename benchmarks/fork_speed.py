@@ -1,6 +1,6 @@
 """How fast the fork is: followed decisions per CPU-second and the cost of 12 copies × 8 futures × 6 hours.
 
-    python benchmarks/fork_speed.py --preset cross-domain-easy --moments 12 --seed 1960000
+    python benchmarks/fork_speed.py --preset cross-domain --moments 12 --seed 1960000
 
 CPU time of the process, one thread, kernels compiled beforehand; moments are decisions of a day that the rule decides,
 one hour apart.
@@ -39,7 +39,7 @@ def moments(engine: Engine, count: int, apart_s: float = 3600.0) -> list[Decisio
 def main() -> None:
     """Measure and print."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--preset", default="cross-domain-easy")
+    asked.add_argument("--preset", default="cross-domain")
     asked.add_argument("--moments", type=int, default=12)
     asked.add_argument("--seed", type=int, default=1_960_000)
     given = asked.parse_args()

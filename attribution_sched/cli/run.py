@@ -137,6 +137,8 @@ def run(
             with system:
                 notes(quiet=quiet).print(headline_of(system))
                 result = go_round_the_loop(system, request, stages)
+                if told := getattr(system.policy, "told", ""):
+                    notes(quiet=quiet).print(escape(told))
     except KeyboardInterrupt:
         written = None if request is None else request.written
         words = f"go on with: attribution-sched run --resume {written}" if written else "nothing was written"

@@ -1493,6 +1493,9 @@ def _stand(
             begin[i] = WAIT
         elif isinstance(change, Hold):
             begin[i], slot[i] = HOLD, slot_of(moment, change.task)
+            if moment.state.slots[0, slot[i], st.STATUS] != st.QUEUED:
+                rule = "runs: only a task that waits can be held back"
+                raise PlanError(problem("held task", change.task, rule, "Hold one that waits, or remove it"))
             holds[i, list(order).index(int(slot[i]))] = moment.now_s + 3600.0 * change.hours
         elif isinstance(change, Remove):
             begin[i], slot[i] = REMOVE, slot_of(moment, change.task)

@@ -2,7 +2,8 @@
 
 Which policy is best depends on the world: short jobs on one node, models that no domain holds, long queues. So before
 its first decision ``auto`` plays each contender through the same days of the decision's world, in simulation, takes the
-one with the largest mean return and says so: :attr:`Auto.table`, and one line in the log.
+one with the largest mean return and says so: :attr:`Auto.table`, and one line in the log, on the console of ``run``
+and in ``System.status()``.
 """
 
 from __future__ import annotations
@@ -103,13 +104,22 @@ class Auto:
                 key=lambda row: -row.reward,
             )
         )
-        told = ", ".join(f"{row.policy} {row.reward:.1f}" for row in self.table)
-        _logger.info("auto takes %s: mean return of %d days of this world: %s", best, self.days, told)
+        _logger.info("%s", self.told)
         self.chosen = make_policy(best)
         if self._deadline_s is not None and isinstance(self.chosen, Hurried):
             self.chosen.deadline_s = self._deadline_s
         self._hand_over()
         return self.chosen
+
+    @property
+    def told(self) -> str:
+        """Who was taken, and the table, in a line; empty before the first decision."""
+        if not self.table:
+            return ""
+        rows = ", ".join(
+            f"{row.policy} {row.reward:.1f}" + (f" (± {row.error:.1f})" if row.error else "") for row in self.table
+        )
+        return f"auto takes {self.table[0].policy}: mean return of {self.days} days in the twin of this world: {rows}"
 
     @property
     def deadline_s(self) -> float:

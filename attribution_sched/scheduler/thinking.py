@@ -174,15 +174,16 @@ class Think:
     most_domains: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("screen", "keep", "changes"):
-            if getattr(self, name) < 1:
-                raise SettingsError(problem(f"think.{name}", getattr(self, name), "must be >= 1", "Use Think()"))
-        if self.confirm < 2:
-            raise SettingsError(problem("think.confirm", self.confirm, "must be >= 2", "Use 16"))
-        if not (self.hours > 0.0 and self.arrivals > 0.0 and self.least >= 0.0):
-            given = (self.hours, self.arrivals, self.least)
-            rule = "hours and arrivals must be > 0 and least >= 0"
-            raise SettingsError(problem("think", given, rule, "Use Think()"))
+        for name, least in {"screen": 1, "keep": 1, "confirm": 2, "changes": 1, "most_domains": 1}.items():
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, int) or given < least:
+                rule = f"must be an integer >= {least}"
+                raise SettingsError(problem(f"think.{name}", given, rule, f"Use {getattr(type(self), name)}"))
+        for name in ("hours", "arrivals", "least", "end_value", "beta"):
+            given, positive = getattr(self, name), name in ("hours", "arrivals")
+            if not (math.isfinite(given) and (given > 0.0 if positive else given >= 0.0)):
+                rule = f"must be finite and {'> 0' if positive else '>= 0'}"
+                raise SettingsError(problem(f"think.{name}", given, rule, f"Use {getattr(type(self), name)}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +215,8 @@ class Thought:
         options: The choices.
         gain: R over the own choice, mean over the futures it met, shape ``(n,)``.
         error: Standard error of that, shape ``(n,)``.
-        shrunk: The gain that is to be expected, shape ``(n,)``.
+        shrunk: q̂, the gain that is to be expected: not above 0 for what was not confirmed or is not better beyond its
+            noise, −∞ for what the cluster refuses, shape ``(n,)``.
         met: Futures each choice met, shape ``(n,)``.
         chosen: Which one acts.
         decisions: Decisions that were followed.
@@ -233,7 +235,7 @@ class Thought:
     @property
     def log_probability(self) -> FloatArray:
         """Log π′ among the choices: the policy's own log-odds and what thinking added, shape ``(n,)``."""
-        scores = np.array([option.upper + option.lower for option in self.options]) + self.beta * self.shrunk
+        scores = _scores(self.options, self.shrunk, self.beta)
         top = scores.max()
         return np.asarray(scores - top - np.log(np.exp(scores - top).sum()))
 
@@ -472,13 +474,22 @@ def _judge(
             shrunk[i] = gain[i] * max(0.0, 1.0 - error[i] ** 2 / gain[i] ** 2) if gain[i] != 0.0 else 0.0
             if listed[i].trusted and gain[i] > 0.0:
                 shrunk[i] = max(shrunk[i], TRUST * gain[i])
-    better = [i for i in able if i > 0 and np.isfinite(gain[i]) and shrunk[i] > 0.0]
-    sure = [i for i in better if listed[i].trusted or gain[i] > think.least * error[i]]
-    # π' ∝ exp(logit + β·q̂), among the own choice and those that are better beyond their noise.
-    scores = {i: listed[i].upper + listed[i].lower + think.beta * float(shrunk[i]) for i in (0, *sure)}
-    chosen = max(scores, key=lambda i: scores[i])
+    sure = {i for i in able if listed[i].trusted or gain[i] > think.least * error[i]}
+    for i in range(1, n):
+        if i not in sure:
+            shrunk[i] = min(shrunk[i], 0.0)
+        if np.isneginf(gain[i]):
+            shrunk[i] = -np.inf
     met = np.array([len(values) for values in paired])
+    # The first of equals: the own choice stays where nothing is better.
+    chosen = int(_scores(listed, shrunk, think.beta).argmax())
     return Thought(tuple(listed), gain, error, shrunk, met, chosen, followed, think.beta)
+
+
+def _scores(listed: Sequence[Option], q: FloatArray, beta: float) -> FloatArray:
+    """logit(a) + β·q̂(a) over the own choice, shape ``(n,)``; no other is likelier than what the policy settled on."""
+    odds = np.array([option.upper + option.lower for option in listed])
+    return np.asarray(np.minimum(odds - odds[0], 0.0) + beta * q)
 
 
 TASKS_PER_UNIT = 4.0

@@ -252,6 +252,7 @@ def test_a_change_that_is_none_and_numbers_that_are_none_are_refused(moment, rul
         (Hold(slot, float("nan")), "hold hours = nan"),
         (Hold(slot, -1.0), "hold hours = -1"),
         (Hold("finished-long-ago", 1.0), "neither waits nor runs"),
+        (Hold(running(moment), 1.0), "only a task that waits can be held back"),
         (Price(energy_usd_per_kwh=float("inf")), "energy_usd_per_kwh"),
         (Price(carbon_usd_per_kg=-0.1), "carbon_usd_per_kg"),
         (Price(traffic_factor=float("nan")), "traffic_factor"),

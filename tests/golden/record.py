@@ -13,6 +13,8 @@ through another domain, of equal worth to 1e-3, and one is better (seed 8: R_eff
 them. The commit that moved them was not traced: slow goldens had not been run for some time.
 ``hi-ppo`` everywhere: half of what unfinished tasks can expect beyond a copy's horizon counts (``Think.end_value``).
 ``cross-domain``, both policies: its links fail, and its electricity has a tariff by the hour.
+``hi-ppo`` everywhere, again: tasks whose model is known share devices where copies say that it pays, and what acts is
+the most probable choice of one formula.
 ``testbed``, all policies: served tasks have the demands of serving, so their host time varies otherwise.
 """
 

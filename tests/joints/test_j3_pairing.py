@@ -49,6 +49,34 @@ def test_tasks_share_devices_where_a_policy_chooses_it(tell):
     assert sharing > 0
 
 
+def test_tasks_of_known_models_share_devices_by_thinking_and_that_pays(tell):
+    """On the testbed sharing is a choice like any other: copies say what two tasks do to each other."""
+    world = replace(load_settings("testbed").build_world(), horizon_s=3600.0)
+    gained, sharing = [], 0
+    for seed in range(4):
+        free, cut = make_policy("hi-ppo"), make_policy("hi-ppo")
+        cut.pairs = False
+        free.coordinate = recorded(free.coordinate, found := [])
+        gained.append(play(world, free, seed).reward - play(world, cut, seed).reward)
+        sharing += sum(each.plan is not None and each.plan.beside is not None for each in found)
+        assert all(
+            each.source == "thinking" for each in found if each.plan is not None and each.plan.beside is not None
+        )
+    half = student.ppf(0.975, 3) * np.std(gained, ddof=1) / 2.0
+    tell("J3", preset="testbed, an hour", sharing_a_device=sharing, gained_r=np.mean(gained), half_width=half)
+    assert sharing > 10 and np.mean(gained) - half > 0.0
+
+
+def recorded(coordinate, found):
+    """The same, and what it comes to is kept."""
+
+    def asked(view, **options):
+        found.append(coordinate(view, **options))
+        return found[-1]
+
+    return asked
+
+
 def days(seeds):
     """Days with and without the freedom to share, the queue so long that none is turned away: who is pays nothing."""
     settings = load_settings("shared").model_dump(mode="json")

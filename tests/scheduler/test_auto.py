@@ -31,7 +31,8 @@ def test_the_best_of_the_contenders_decides(caplog):
     assert policy.chosen.name == policy.table[0].policy == best
     assert {row.policy: pytest.approx(row.reward) for row in policy.table} == by_hand
     assert plan == make_policy(best).decide(seen)
-    assert f"auto takes {best}" in caplog.text
+    assert f"auto takes {best}: mean return of 2 days" in caplog.text and policy.told in caplog.text
+    assert all(f"{name} {value:.1f}" in policy.told for name, value in by_hand.items())
     # It is asked once: the table stays.
     table = policy.table
     policy.decide(seen)

@@ -65,6 +65,23 @@ def test_what_thinking_found_is_weighed_against_the_policys_own_odds():
     assert _judge(listed, paired, range(3), Think(beta=1.0), 0).chosen == 0
 
 
+def test_what_acts_is_the_most_probable_choice_of_one_formula():
+    """What was not confirmed, is not better beyond its noise or was refused has no q̂ to act by; own comes first."""
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        n = int(rng.integers(2, 8))
+        listed = [Option(i, None, *rng.normal(-2.0, 2.0, 2), trusted=bool(rng.random() < 0.2)) for i in range(n)]
+        paired = [np.zeros(16), *(rng.normal(rng.normal(0.0, 0.1), 0.2, 16) for _ in range(n - 1))]
+        if rng.random() < 0.3:
+            paired[-1] = np.full(16, -np.inf)
+        able = [0, *sorted(rng.choice(np.arange(1, n), int(rng.integers(0, n)), replace=False).tolist())]
+        found = _judge(listed, paired, able, Think(beta=10.0, least=float(rng.choice([0.0, 1.0, 2.0]))), 0)
+        probability = np.exp(found.log_probability)
+        assert found.chosen == int(probability.argmax()) and np.isclose(probability.sum(), 1.0)
+        assert found.chosen in able and (found.chosen == 0 or found.gain[found.chosen] > 0.0)
+        assert not np.isneginf(paired[-1]).all() or probability[-1] == 0.0
+
+
 def test_without_a_moment_the_rule_decides_as_ever():
     engine = engine_at(20)
     seen = replace(view(engine), moment=None)
@@ -86,7 +103,8 @@ def test_with_more_waiting_than_it_sees_nothing_is_thought():
 
 
 def test_settings_that_make_no_sense_are_refused():
-    for given in ({"screen": 0}, {"changes": 0}, {"confirm": 1}, {"hours": 0.0}):
+    sizes = ({"screen": 0}, {"changes": 0}, {"confirm": 1}, {"screen": 1.5}, {"most_domains": 0})
+    for given in (*sizes, {"hours": 0.0}, {"beta": np.nan}, {"beta": -1.0}, {"end_value": np.nan}, {"hours": np.inf}):
         with pytest.raises(SettingsError, match="think"):
             Think(**given)
 

@@ -158,8 +158,9 @@ def distinct(found: Decoded, made: BoolArray, many: int) -> BoolArray:
 # What is believed of speeds is what pairs of this very cluster were seen to do, carried over to tasks whose attribution
 # vector and pace are like theirs (:class:`~attribution_sched.scheduler.pairing.TrialBelief`,
 # :class:`~attribution_sched.scheduler.pairing.VectorProfile`): no table of pairs, no model's name. Without thinking a
-# task goes beside another only where no devices are free, and only if the pair is believed to do more work than one;
-# thinking compares partners with each other, with devices of the task's own and with waiting.
+# measured job goes beside another only where no devices are free, and only if the pair is believed to do more work than
+# one; thinking compares partners with each other, with devices of the task's own and with waiting. Tasks whose model is
+# known share by thinking only: what they do to each other follows in copies from what they are believed to demand.
 
 WORK_ODDS = 20.0
 """Log-odds per unit of a pair's work, as for a unit of a step's share of R."""
@@ -190,7 +191,7 @@ class Partners(Packing):
     @staticmethod
     def apply(view: Decision) -> bool:
         """Whether tasks of a decision may share devices, and pairs of them be seen to."""
-        return bool(view.neighbours or view.co_runners) and view.kind.opaque
+        return bool(view.neighbours or view.co_runners)
 
     @staticmethod
     def leaves_room(view: Decision, plan: Plan) -> bool:
@@ -213,7 +214,9 @@ class Partners(Packing):
         return any(view.counters is task.counters for pair in pairs for task in (pair.task, pair.other))
 
     def propose(self, view: Decision) -> tuple[int, Plan] | None:
-        """The shortest waiting task that has a neighbour worth it, and its plan there."""
+        """The shortest waiting task that has a neighbour worth it, and its plan there; of measured jobs only."""
+        if not view.kind.opaque:
+            return None
         for task in sorted(view.queue, key=lambda each: (each.steps_left, each.number)):
             found = self.listed(view, task, 1)
             if found:
@@ -228,7 +231,9 @@ class Partners(Packing):
         plans = []
         for work, neighbour in offers:
             plan = plan_beside(view, task.kind_index, task, neighbour)
-            if plan is not None and not self._refused_now(view, task, neighbour.slot):
+            if plan is None or (task.devices is not None and sum(s.device_count for s in plan.segments) > task.devices):
+                continue
+            if not self._refused_now(view, task, neighbour.slot):
                 plans.append((WORK_ODDS * work, plan))
             if len(plans) == most:
                 break
@@ -237,7 +242,12 @@ class Partners(Packing):
 
     def options(self, view: Decision, first: int) -> list[tuple[int, float, Plan]]:
         """What thinking compares: slot, log-odds and plan of partners of a task and of the shortest others."""
-        waiting = sorted(view.queue, key=lambda each: (each.slot != first, each.steps_left, each.number))[:TASKS]
+
+        def order(task: Task) -> tuple[bool, float, int]:
+            step_s = 1.0 if view.kind.opaque else float(view.base_step_s[task.kind_index])
+            return task.slot != first, task.steps_left * step_s, task.number
+
+        waiting = sorted(view.queue, key=order)[:TASKS]
         return [(task.slot, odds, plan) for task in waiting for odds, plan in self.listed(view, task, NEIGHBOURS)]
 
     def _refused_now(self, view: Decision, task: Task, beside: int) -> bool:
@@ -260,8 +270,8 @@ class Partners(Packing):
         self._refusals = {}
 
     def table(self, view: Decision, world: World) -> PairTables | None:
-        """What is believed of pairs, for copies; None where nobody shares."""
-        if not self.apply(view) or not isinstance(self.belief, ProfileBelief):
+        """What is believed of pairs of measured jobs, for copies; None where others share, or nobody."""
+        if not (self.apply(view) and view.kind.opaque) or not isinstance(self.belief, ProfileBelief):
             return None
         for known, table in self._tables:
             if known is world:

@@ -207,6 +207,8 @@ class HiPpo:
     caps = True
     waits = True
     """Whether a task may be left waiting though it fits: a freedom that studies cut."""
+    thinks_where_full = True
+    """Whether sharing devices that others hold is thought about where none is free: days that are forked are not."""
     compares_window = True
     """Its upper agent chooses among all waiting tasks and waiting itself: one answer for the whole window."""
 
@@ -362,9 +364,10 @@ class HiPpo:
         sharing = self.pairs and self.partners.apply(view)
         if sharing:
             self.partners.learn(view)
-            if view.replanning or not (np.asarray(view.free_devices) > 0).any():
-                return self._share(view, began, timings, others)
-        elif not (np.asarray(view.free_devices) > 0).any():
+        full = not (np.asarray(view.free_devices) > 0).any()
+        if sharing and (full if not view.replanning else view.kind.opaque):
+            return self._share(view, began, timings, others)
+        if full:
             return self._done(None, view.slot, "waits", began, timings, 0.0)
         if self.wishes is not None:
             view = weighed(view, self.wishes)
@@ -384,7 +387,7 @@ class HiPpo:
             # it for what this policy decides.
             reason = f"coordination took {settled - began:.3f} s of {self.deadline_s:.3f} s allowed, at: search"
             return self._fall_back(view, began, timings, reason)
-        if sharing and plan is None:
+        if sharing and plan is None and not view.replanning:
             slot, plan, source = self._beside(view)
         experience: Experience | None = None
         if self.learnt.ranker is not None:
@@ -423,7 +426,7 @@ class HiPpo:
         else:
             return self._done(None, slot, source, began, timings, 0.0)
         settled, thought, planner = self.clock(), None, self.planner(view)
-        if self.think is not None and view.moment is not None and not view.backlog:
+        if self.thinks_where_full and self.think is not None and view.moment is not None and not view.backlog:
             own = Option(slot, plan)
             listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
             listed = self._with_caps(view, planner, listed, waiting)
@@ -545,7 +548,8 @@ class HiPpo:
             # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
             return None
         sharing = self.pairs and self.partners.apply(view)
-        if sharing and len(view.queue) == 1 and plan is not None and self.partners.leaves_room(view, plan):
+        alone = sharing and view.kind.opaque and len(view.queue) == 1
+        if alone and plan is not None and self.partners.leaves_room(view, plan):
             return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
         if self.learnt.ranker is not None:
@@ -554,7 +558,7 @@ class HiPpo:
             listed = [replace(each, upper=high, lower=low) for each, (high, low) in zip(listed, odds, strict=True)]
         listed += thinker.later(view, listed[0])
         pairs = None
-        if sharing:
+        if sharing and not view.replanning:
             listed += self._partner_options(view, slot, listed[0])
             pairs = self.partners.table(view, view.moment.world)
         if not (self.waits or view.replanning):
@@ -979,10 +983,13 @@ def _check_moment(view: Decision) -> None:
     if view.moment is None or view.moment.world.kinds is view.kinds:
         return
     world = view.moment.world
-    here, there = ([kind.model.name for kind in kinds] for kinds in (view.kinds, world.kinds))
-    if here != there or len(view.cost.cluster) != len(world.cluster):
-        rule = f"is of another cluster than the decision: {len(view.cost.cluster)} domains and {', '.join(here)}"
-        given = f"{len(world.cluster)} domains and {', '.join(there)}"
+    here, there = (
+        (", ".join(f"{each.name} ×{each.devices}" for each in cluster.domains), ", ".join(k.model.name for k in kinds))
+        for cluster, kinds in ((view.cost.cluster, view.kinds), (world.cluster, world.kinds))
+    )  # fmt: skip
+    if here != there:
+        rule = f"is of another cluster than the decision: {' with '.join(here)}"
+        given = " with ".join(there)
         raise PlanError(problem("decision.moment", given, rule, "Use the moment that came with the decision"))
 
 

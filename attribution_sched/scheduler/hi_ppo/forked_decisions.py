@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
+from attribution_sched.errors import CheckpointError, problem
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE, Described
 from attribution_sched.scheduler.hi_ppo.coordinator import Experience, HiPpo
@@ -67,13 +69,41 @@ class ForkedDecisions:
 
     @classmethod
     def load(cls, *paths: Path) -> ForkedDecisions:
-        """Read files and put them together."""
-        held = [np.load(path) for path in paths]
+        """Read files and put them together.
+
+        Raises:
+            CheckpointError: If one is damaged, or was written with other numbers of candidates, tasks or moments.
+        """
+        held = [_read(path) for path in paths]
         return cls(**{field.name: np.concatenate([one[field.name] for one in held]) for field in fields(cls)})
 
     def take(self, rows: IntArray) -> ForkedDecisions:
         """Some of the decisions."""
         return ForkedDecisions(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+ROW_SHAPES = {
+    "candidates": (MOST, len(FEATURES)), "group": (MOST,), "domain": (MOST,), "there": (MOST,),
+    "nodes": (MOST_DOMAINS, len(NODE)), "edges": (MOST_DOMAINS, MOST_DOMAINS, len(EDGE)), "standing": (MOST_DOMAINS,),
+    "q": (MOST, 1), "components": (MOST, 3), "day": (), "world": (),
+}  # fmt: skip
+"""Shape of one decision in every array of :class:`ForkedDecisions`; futures are as many as were asked for."""
+
+
+def _read(path: Path) -> dict[str, FloatArray]:
+    """One file, if it holds what is written today."""
+    fix = "Delete it: training forks that day again"
+    try:
+        with path.open("rb") as raw, np.load(raw) as opened:
+            held = {name: np.asarray(opened[name]) for name in opened.files}
+    except (OSError, ValueError, BadZipFile) as error:
+        raise CheckpointError(problem("forked decisions", str(path), "cannot be read, or are damaged", fix)) from error
+    for name, shape in ROW_SHAPES.items():
+        found = held[name].shape[1:] if name in held else None
+        if found is None or (found[:-1] if name == "q" else found) != (shape[:-1] if name == "q" else shape):
+            rule = f"are of another version: {name} of a decision has shape {found}, now {shape}"
+            raise CheckpointError(problem("forked decisions", str(path), rule, fix))
+    return held
 
 
 class ForkingHiPpo(HiPpo):
@@ -82,6 +112,8 @@ class ForkingHiPpo(HiPpo):
     Copies are played on by what decides itself: by the agents, and by the ranker too if they have one. Candidates are
     told from the agents' own choice in either case: a ranker adds to their log-odds.
     """
+
+    thinks_where_full = False
 
     def __init__(self, futures: int = 16, **options: object) -> None:
         super().__init__(think=Think(screen=1, confirm=futures), deadline_s=np.inf, **options)  # type: ignore[arg-type]

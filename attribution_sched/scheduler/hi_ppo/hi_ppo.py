@@ -14,16 +14,20 @@
     s_high   free devices, next release, hour, tasks that wait (hours as believed by attributions and pace, waited)
     a_high   wait | (task, domain) | (task, domains and cuts) | move a running task. Which task of several that no
              domain holds, and whether others leave it whole domains, is learnt; where it is cut is searched for
-    R_high   −α·T_step − β·C_comm with α = w₁/T_base, β = w₃: R without utilisation, up to a constant
+    R_high   −α·T_step − β·C_comm with α = w₁/T_base, β = w₃/C_base: R without utilisation, up to a constant
     s_low    free devices of the domain, hours of the task, who waits, what pairs of this cluster were seen to do whose
              attributions and pace are like theirs
     a_low    devices, (dp, tp, pp), format, microbatch | beside j, where no devices are free and s_ij + s_ji > 1
+             (tasks whose model is known: where copies say that it pays)
     R_low    traffic inside a domain is in T_step already; fragmentation is a potential Φ(s) of the state: with
              F = γ·Φ(s') − Φ(s) added, no policy's order changes (Ng, Harada and Russell, 1999)
 
 What acts is one formula over the candidates of a decision, q̂ = 0 where nothing was thought:
 
     π'(a|s) ∝ exp(log π_high(a) + log π_low(a) + β·q̂(a)),   q̂ the shrunk gain of a in copies of the cluster
+
+The most probable acts. Log-odds are over what both agents and the search settled on, and at most 0: nothing is likelier
+before it was thought about. q̂ is above 0 only where a gain was confirmed in fresh futures, beyond its noise.
 
 Candidates are what both agents settled on (after a local search of the details), what the rule would do, single changes
 of either (another task, nothing, another domain, fewer or more devices, another cut, one more replica), the best cut

@@ -3,7 +3,7 @@
     s_high = (free devices and next release of every domain, hour, tasks that wait: hours left as believed, on the
               baseline, waited)
     a_high = wait | (task, domain) | move the running task
-    R_high = −α·T_step − β·C_comm,   α = w_eff/T_base, β = w_cost
+    R_high = −α·T_step − β·C_comm,   α = w_eff/T_base, β = w_cost/C_base
 
 R_high is R without utilisation up to a constant: R_eff = 1 − T_step/T_base. So both levels serve the one R.
 

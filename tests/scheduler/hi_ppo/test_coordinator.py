@@ -147,3 +147,9 @@ def test_a_decision_with_the_moment_of_another_cluster_is_refused():
     seen, other = (view(worlds.begun(worlds.worlds()[name], 1, 2)) for name in ("equal", "served"))
     with pytest.raises(PlanError, match=r"decision\.moment = .*is of another cluster.*Use the moment that came with"):
         policy(think=True).coordinate(replace(seen, moment=other.moment))
+    # The same models and as many domains do not make it the same cluster.
+    seen, other = (
+        view(worlds.begun(load_settings(name).build_world(), 1, 1)) for name in ("cross-domain", "cross-domain-easy")
+    )
+    with pytest.raises(PlanError, match=r"decision\.moment = .*gcp:europe-west4-a ×16.*is of another cluster"):
+        policy(think=True).coordinate(replace(seen, moment=other.moment))

@@ -91,7 +91,11 @@ def test_the_formula_of_thinking_has_what_was_learnt_in_its_log_odds(heard):
     view = heard.found[0][0]
     thinking, alone = HiPpo(RANKED, think=True), HiPpo(think=True)
     learnt, plain = thinking.coordinate(view).thought, alone.coordinate(view).thought
-    odds = [np.array([each.upper + each.lower for each in one.options]) for one in (learnt, plain)]
+    odds = [
+        # Partners are no choice of the agents: thinking adds them.
+        np.array([each.upper + each.lower for each in one.options if each.plan is None or each.plan.beside is None])
+        for one in (learnt, plain)
+    ]
     assert np.exp(odds[0]).sum() == pytest.approx(1.0) and len(odds[0]) > 1
     assert odds[0].shape != odds[1].shape or not np.allclose(*odds)
 

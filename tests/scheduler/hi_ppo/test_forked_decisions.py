@@ -3,12 +3,21 @@
 from dataclasses import fields, replace
 
 import numpy as np
+import pytest
 
+from attribution_sched.config import load_settings
+from attribution_sched.errors import CheckpointError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.candidate_features import FEATURES
 from attribution_sched.scheduler.hi_ppo.checkpoint import load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect, collect_by
+from attribution_sched.scheduler.hi_ppo.forked_decisions import (
+    ROW_SHAPES,
+    ForkedDecisions,
+    ForkingHiPpo,
+    collect,
+    collect_by,
+)
 from attribution_sched.scheduler.ranked_follower import RankedFollower
 from attribution_sched.scheduler.registry import RANKED
 from tests.small_world import small
@@ -34,8 +43,27 @@ def test_candidates_are_described_by_name_and_forked(tmp_path):
         assert np.array_equal(getattr(again.take(np.arange(len(data))), field.name), getattr(data, field.name))
 
 
+@pytest.mark.parametrize("change", ["fewer", "narrower", "truncated", "not there"])
+def test_days_that_another_version_forked_are_refused_with_their_name(tmp_path, change):
+    file = tmp_path / "forked-small-0.npz"
+    many = {name: np.zeros((1, *shape)) for name, shape in ROW_SHAPES.items()}
+    if change == "fewer":
+        del many["components"]
+    if change == "narrower":
+        many["candidates"] = many["candidates"][..., :-1]
+    if change != "not there":
+        np.savez_compressed(file, **many)
+    if change == "truncated":
+        file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(CheckpointError, match=r"forked-small-0\.npz"):
+        ForkedDecisions.load(file)
+
+
 def test_forking_changes_nothing_that_is_done():
     assert play(world(), ForkingHiPpo(4), 5).reward == play(world(), HiPpo(deadline_s=np.inf), 5).reward
+    # Where tasks may share devices, too, which the agents leave to thinking.
+    sharing = replace(load_settings("testbed").build_world(), horizon_s=1800.0)
+    assert play(sharing, ForkingHiPpo(4), 5).reward == play(sharing, HiPpo(deadline_s=np.inf), 5).reward
 
 
 def test_with_a_ranker_copies_are_played_on_by_it_and_days_as_it_decides():
