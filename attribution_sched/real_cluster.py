@@ -29,6 +29,7 @@ import numpy as np
 
 from attribution_sched import operations
 from attribution_sched.cluster import signals
+from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import Demands
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import link_load, meter, price, release, reprice, signal_hour
@@ -106,6 +107,15 @@ HELD, RELEASING, RELEASED, CANCELLING, GONE = "held", "releasing", "released", "
 
 class Twin(SimulatedCluster):
     """The simulation of a real cluster: it believes what is reported to it, and ends no task by itself."""
+
+    def pending(self, *, background: bool = False) -> Decision:
+        """As in a simulation, but whoever decides is shown no neighbours of tasks whose model is known.
+
+        Engines give a device to one job. One that was put beside another would wait there for devices of its own while
+        the twin believed that it runs. Opaque jobs are told their partner, for scripts that can share.
+        """
+        seen = super().pending(background=background)
+        return seen if seen.kind.opaque else replace(seen, neighbours=())
 
     def _stepwise(self, limit_s: float) -> bool:
         return True

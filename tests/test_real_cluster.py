@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attribution_sched import System, operations
-from attribution_sched.cluster.decision import capture
+from attribution_sched.cluster.decision import capture, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import PriorBeliefs, draw_futures
 from attribution_sched.cluster.plan import Plan, Replica, Segment
@@ -51,6 +51,17 @@ def kinds(system):
 
 def state_of(system):
     return {name: array.copy() for name, array in system.cluster.engine.state._asdict().items()}
+
+
+def test_nobody_is_shown_neighbours_that_an_engine_would_not_let_share(tmp_path):
+    with began(tmp_path) as system:
+        for name in ("one", "two"):
+            system.submit("bert-base", steps=20, id=name, command=sh("sleep 5"))
+        system.schedule_next_task()
+        cluster = system.cluster
+        slot = next(slot for slot, task in cluster.residents.items() if task.id == "two")
+        cluster.engine.state.event[0, [st.EVENT, st.SLOT]] = st.PLACE, slot
+        assert view(cluster.engine).neighbours and cluster.pending().neighbours == ()
 
 
 def test_a_task_is_run_and_its_outcome_has_predicted_and_measured(tmp_path):
