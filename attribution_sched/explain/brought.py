@@ -91,7 +91,7 @@ def brought(
     """Share out what a choice brings over another one.
 
     Args:
-        policy: Who decided; afterwards the compiled rule goes on, with this policy's beliefs if it has any.
+        policy: Who decided; in copies whoever stands for it goes on, else the compiled rule.
         view: The decision.
         plan: What was done; None lets the task wait, or stay.
         other: What could have been done.

@@ -52,6 +52,7 @@ class Played:
         carbon_g: Carbon to the horizon.
         futures: How many were played.
         hours: How far.
+        follower: Who decided in them after the choice.
     """
 
     reward: Span
@@ -64,6 +65,7 @@ class Played:
     carbon_g: float
     futures: int
     hours: float
+    follower: str = "rule"
 
 
 def play_choices(
@@ -78,7 +80,7 @@ def play_choices(
     """Play choices for the decision's task against the first of them.
 
     Args:
-        policy: Who decided; afterwards the compiled rule goes on, with this policy's beliefs if it has any.
+        policy: Who decided; in copies whoever stands for it goes on, else the compiled rule.
         view: The decision.
         plans: What was done, then what could have been; None lets the task wait, or stay.
         futures: How many to play.
@@ -117,5 +119,6 @@ def play_choices(
         energy_j, usd, carbon_g = (mean(found.totals[..., c], copy) for c in (5, 6, 7))
         until_h = (found.until_s - found.began_s) / 3600.0
         later_s = mean(start_s, copy)
-        played.append(Played(whole, eff, util, cost, later_s, energy_j / 3.6e6, usd, carbon_g, futures, until_h))
+        amounts, followed_by = (energy_j / 3.6e6, usd, carbon_g), getattr(follower, "name", policy.name)
+        played.append(Played(whole, eff, util, cost, later_s, *amounts, futures, until_h, followed_by))
     return played

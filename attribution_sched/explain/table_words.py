@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from attribution_sched.explain.decision_table import Alternative, DecisionTable
 from attribution_sched.explain.digits import number, share
 from attribution_sched.explain.played import Played, Span
+from attribution_sched.explain.when import who_goes_on
 from attribution_sched.explain.words import in_language, say
 
 NONE = "–"
@@ -34,7 +35,8 @@ def cells_of(table: DecisionTable, lang: str) -> tuple[list[str], list[Row], str
     else:
         heads[4] = say("table.start", lang)
         figures = [_played(row.played) for row in table.rows]
-        note = say("table.note_played", lang, futures=played.futures, hours=number(played.hours, 2))
+        follower = in_language(who_goes_on(played.follower), lang)
+        note = say("table.note_played", lang, futures=played.futures, hours=number(played.hours, 2), follower=follower)
     rows = [(_lines(row, lang), cells) for row, cells in zip(table.rows, figures, strict=True)]
     return heads, rows, note
 

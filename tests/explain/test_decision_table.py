@@ -169,6 +169,19 @@ def test_choices_are_played_against_what_was_done():
     assert waits.played.start_s >= 0.0
 
 
+@pytest.mark.parametrize(
+    ("policy", "english", "chinese"),
+    [
+        ("hi-ppo", "played on by hi-ppo's agents, without its search", "其后由 hi-ppo 的智能体（不经搜索）决策"),
+        ("sjf", "played on by rule", "其后由 rule 决策"),
+    ],
+)
+def test_a_table_names_who_went_on_in_the_copies(policy, english, chinese):
+    system = System("testbed", policy, seed=5)
+    table = system.alternatives(system.schedule_next_task())
+    assert english in str(table).replace("\n", " ") and chinese in table.say("zh").replace("\n", "")
+
+
 def test_clearness_is_of_the_best_other_choice_in_half_intervals():
     def row(mean, half):
         span = Span(mean, mean - half, mean + half)

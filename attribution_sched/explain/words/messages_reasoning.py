@@ -214,9 +214,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "table.hours": ("Δh", "Δ小时"),
     "table.start": ("Δstart, h", "Δ启动（小时）"),
     "table.note_played": (
-        "Δ against what was done, all tasks together, {futures} paired futures of {hours} h in which the rule goes on, "
+        "Δ against what was done, all tasks together, {futures} paired futures of {hours} h, played on by {follower}, "
         "± half a 95 % interval; what would win was tried.",
-        "Δ 为相对所做决策之差（所有任务合计，{futures} 个配对未来、各 {hours} 小时，其后由规则决策，"
+        "Δ 为相对所做决策之差（所有任务合计，{futures} 个配对未来、各 {hours} 小时，其后由{follower}决策，"
         "± 为 95 % 区间半宽）；"
         "胜出条件均已实际试过。",
     ),
