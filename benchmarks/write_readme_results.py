@@ -117,14 +117,16 @@ ROWS = (
         "16 pairs of days",
         "cutting models {cut} % of work ({hours} h {interval}); sharing: tasks end {sooner} h sooner {by}; the EmSHAP "
         "vector beside the measured pace {vector} h of work {sure}",
-        "cut: none of these allowed or known. Raw counters in its place, as shipped, {raw} h more; over the models' "
-        "names it is {name}: **missed**; what links carry at the moment is worth nothing",
+        "cut: none of these allowed or known. Over any partner, tried and undone, {trial}; raw counters in its place "
+        "are level ({raw}); over the models' names it is {name}: **missed**; what links carry at the moment is worth "
+        "nothing",
         "results_senses.md",
         (
             rf"and (?P<cut>{N}) % \((?P<hours>{N}) h (?P<interval>\[[^]]*\])\) to who thinks",
             rf"tasks end (?P<sooner>{N}) h sooner (?P<by>\[[^]]*\])",
             rf"EmSHAP vector is worth (?P<vector>{N}) h of work (?P<sure>\[[^]]*\])",
-            rf"vector's place do better, (?P<raw>{N})",
+            rf"over any partner, tried and undone, (?P<trial>{N} h \[[^]]*\])",
+            rf"Raw counters in its place are level in work \((?P<raw>{N} h \[[^]]*\])",
             rf"Over the \*name\* it is (?P<name>{N} h \[[^]]*\])",
         ),
         "attribution-sched bench senses",
