@@ -28,7 +28,7 @@ from attribution_sched.cluster.demands import Demands, draw_demands
 from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.interference import measured_jobs
-from attribution_sched.cluster.models import Model, TaskType
+from attribution_sched.cluster.models import TRAINED_BYTES, Model, TaskType
 from attribution_sched.cluster.models.opaque import OPAQUE, REQUESTS
 from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
 from attribution_sched.cluster.objective import SHARE_RULES, KindFields, Quota, ShareRule
@@ -202,9 +202,6 @@ def within_budgets(cluster: Cluster, free: IntArray) -> IntArray:
 
 Arrivals = Poisson | Diurnal | TraceArrivals | Philly | PhillyWeek
 
-TRAINING_BYTES_PER_PARAMETER = 16.0
-"""Weights, gradients and Adam states, in full or mixed precision."""
-
 
 @dataclass(frozen=True)
 class TaskKind(KindFields):
@@ -343,7 +340,7 @@ class World:
         reserved = self.cluster.runtime.reserved_bytes
         rooms = [d.devices * max(0.0, d.gpu.memory_bytes - reserved) for d in self.cluster.domains]
         room = sum(sorted(rooms, reverse=True)[: self.max_segments])
-        needed = kind.model.params * (TRAINING_BYTES_PER_PARAMETER if kind.training else 1.0)
+        needed = float(kind.model.stateful_params(kind.training).sum()) * (TRAINED_BYTES if kind.training else 1.0)
         if needed > room:
             given = f"{needed / 1e9:,.0f} GB of weights and states"
             rule = f"the {self.max_segments} largest domains together hold {room / 1e9:,.0f} GB"
