@@ -219,6 +219,7 @@ _SPECS = (
         "attribution_sched.scheduler.auto",
         "Auto",
         pairs=True,
+        caps=True,
     ),
     PolicySpec(
         "sjf+correct",

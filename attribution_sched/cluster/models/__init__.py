@@ -78,8 +78,11 @@ class Layer:
         return self.conv_flops + self.fc_flops + self.attention_flops
 
 
-FROZEN_BYTES, TRAINED_BYTES = 2.0, 16.0
-"""Bytes that a weight under adapters takes, and a trained one with gradient and Adam's states, in mixed precision."""
+FROZEN_BYTES = 2.0
+"""Bytes that a weight under adapters takes in training."""
+
+TRAINED_BYTES = 16.0
+"""Bytes of a trained weight with gradient and Adam's states, in full or mixed precision."""
 
 
 @dataclass(frozen=True)
