@@ -569,7 +569,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("energy_kwh", "Energy on the meters", "{:,.2f} kWh"),
     ("traffic_usd", "Traffic between domains", "{:,.2f} USD"),
     ("electricity_usd", "Electricity at the preset's prices", "{:,.2f} USD"),
-    ("carbon_kg", "Carbon of the tasks, accounted", "{:,.2f} kg CO2e"),
+    ("carbon_kg", "Carbon of the tasks, location-based", "{:,.2f} kg CO2e"),
     ("idle_carbon_kg", "  of idle devices beside them", "{:,.2f} kg CO2e"),
     ("network_carbon_kg", "  of the network between domains", "{:,.2f} kg CO2e"),
     ("mean_r_eff", "Mean R_eff of placements", "{:+.3f}"),

@@ -46,7 +46,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("energy_kwh", "Energy on the meters", "{:,.0f} kWh"),
     ("task_energy_kwh", "  of which tasks", "{:,.0f} kWh"),
     ("idle_energy_kwh", "  of which idle devices", "{:,.0f} kWh"),
-    ("carbon_kg", "Carbon of the tasks", "{:,.0f} kg CO2e"),
+    ("carbon_kg", "Carbon of the tasks, location-based", "{:,.0f} kg CO2e"),
     ("idle_carbon_kg", "  of idle devices beside them", "{:,.1f} kg CO2e"),
     ("network_gb", "Sent from domain to domain", "{:,.0f} GB"),
     ("network_kwh", "  energy of the network for it", "{:,.1f} kWh"),
