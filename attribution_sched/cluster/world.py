@@ -127,9 +127,8 @@ class Domain:
             raise SettingsError(problem(f"{self.name}.carbon_g_per_kwh", given_g, "must be >= 0", "Use g/kWh"))
         if self.carbon is not None and not self.carbon_g_per_kwh > 0:
             rule = "must be > 0 beside a signal of it, which is told as multiples of it"
-            raise SettingsError(
-                problem(f"{self.name}.carbon_g_per_kwh", self.carbon_g_per_kwh, rule, "Use the signal's mean")
-            )
+            fix = "Use the signal's mean; leave the signal out where that is 0"
+            raise SettingsError(problem(f"{self.name}.carbon_g_per_kwh", self.carbon_g_per_kwh, rule, fix))
 
     @property
     def cap_w(self) -> float:

@@ -169,6 +169,18 @@ class SeriesPrice(SeriesSignal):
     column: Name = "usd_per_kwh"
 
 
+class ConstantPrice(Record):
+    """A domain's own price of electricity, the same at all hours.
+
+    Attributes:
+        kind: ``constant``.
+        value: USD/kWh.
+    """
+
+    kind: Literal["constant"]
+    value: NonNegative
+
+
 class DaySignal(Record):
     """A signal that repeats every day, such as a tariff by the hour; it is known ahead.
 
@@ -198,7 +210,7 @@ class LiveSignal(Record):
 
 
 CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal | LiveSignal, Field(discriminator="kind")]
-ElectricitySettings = Annotated[SeriesPrice | DaySignal | LiveSignal, Field(discriminator="kind")]
+ElectricitySettings = Annotated[ConstantPrice | SeriesPrice | DaySignal | LiveSignal, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):

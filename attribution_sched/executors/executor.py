@@ -89,7 +89,9 @@ def check_domain(domain: str) -> str:
     try:
         return check_key(domain)
     except ExecutorError:
-        rule = f"must be 1 to {LONGEST_KEY} letters, digits, - and _ where jobs are really started: it names their folder"
+        rule = (
+            f"must be 1 to {LONGEST_KEY} letters, digits, - and _ where jobs are really started: it names their folder"
+        )
         fix = "Take a preset of your own machines, as `attribution-sched init` writes one, or testbed"
         raise ExecutorError(problem("domain", domain, rule, fix)) from None
 
