@@ -21,6 +21,7 @@ __all__ = [
     "MOST_BYTES_OF_CONFIG",
     "MOST_CELLS",
     "MOST_DEVICES",
+    "MOST_LAYERS",
     "MOST_NODES",
     "Bound",
     "Why",
@@ -44,6 +45,9 @@ LONGEST_PART = 255
 
 MOST_BYTES_OF_CONFIG = 10_000_000
 """Of a model's configuration file; released ones have a few thousand."""
+
+MOST_LAYERS = 10_000
+"""Of one kind in a model; every layer has a row in tables."""
 
 MOST_NODES = 200_000
 """Values of a settings document, aliases written out."""

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, ShareRule, Switch
 from attribution_sched.errors import NetworkError, nearest
-from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
+from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, MOST_LAYERS, Why, name_rule, path_rule
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.gpus import Gpu
@@ -556,7 +556,7 @@ class LayerSettings(Record):
         attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
-    count: Annotated[int, Field(strict=True, ge=1, le=10_000), Why("every layer has a row in tables")] = 1
+    count: Annotated[int, Field(strict=True, ge=1, le=MOST_LAYERS), Why("every layer has a row in tables")] = 1
     flops: NonNegative
     params: NonNegative
     activations: Positive
