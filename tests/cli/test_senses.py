@@ -10,6 +10,7 @@ from attribution_sched.cli.senses import FIGURES, measure_senses, played, table,
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
+from attribution_sched.scheduler.arena.records import EpisodeStore
 from attribution_sched.types import Task
 
 
@@ -93,3 +94,13 @@ def test_the_vector_is_read_as_shipped_policies_read_it(monkeypatch, tmp_path):
 def test_wrong_words_are_refused(tmp_path, load, days):
     with pytest.raises(SettingsError, match="must be"):
         measure_senses("shared", days, load, 0, 1.0, tmp_path)
+
+
+def test_a_damaged_day_and_a_folder_that_cannot_be_made_are_one_clear_error_each(tmp_path):
+    """They were a JSONDecodeError and a FileNotFoundError."""
+    (tmp_path / "world.jsonl").write_text('{"arm": "nothing", "seed": 10}\n{"arm": "noth\n')
+    with pytest.raises(SettingsError, match=r"world\.jsonl, line 2 = .*is no day that was played. Remove the line"):
+        played(tmp_path, "world", {"nothing": arm(1.0, [])}, range(10, 12), 60.0)
+    for make in (lambda folder: played(folder, "world", {}, range(1), 1.0), EpisodeStore):
+        with pytest.raises(SettingsError, match=r"output = .*cannot be made .*Name a folder where you may write"):
+            make(tmp_path / "world.jsonl" / "deeper")
