@@ -31,7 +31,7 @@ from attribution_sched.scheduler.hi_ppo.agents import (
     weighed_by,
 )
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
-from attribution_sched.scheduler.hi_ppo.outcomes import (
+from attribution_sched.scheduler.hi_ppo.repricing import (
     P_BILL_USD,
     P_CARBON_G,
     P_ENERGY_J,
@@ -167,12 +167,10 @@ def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan |
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
             walked = decode(planner, part, policy.agents_actor(view, planner, part))
-            acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
-            chosen = acts & (walked.trace.task == 0)
+            acts = (walked.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
+            chosen = acts & (walked.task == 0)
             plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
-            waiting_is_futile = np.flatnonzero(
-                ~acts & walked.trace.state.mask[:, 0] & planner.waiting_is_futile(part)[:, 0]
-            )
+            waiting_is_futile = np.flatnonzero(~acts & walked.state.mask[:, 0] & planner.waiting_is_futile(part)[:, 0])
             if policy.search and len(waiting_is_futile):
                 # It does not come to waiting there: the policy must place the task.
                 one = part.take(waiting_is_futile).only(0)

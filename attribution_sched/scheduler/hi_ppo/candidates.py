@@ -12,8 +12,8 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import law_pool
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
-from attribution_sched.scheduler.hi_ppo.action_masks import DEAD, PartialPlans
-from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, Decoded, ShortestFirst, Trace
+from attribution_sched.scheduler.hi_ppo.action_masks import DEAD, L_SIZE, L_WORTH, PartialPlans
+from attribution_sched.scheduler.hi_ppo.decode import Actor, Choices, Decoded, ShortestFirst
 from attribution_sched.scheduler.hi_ppo.features import State
 from attribution_sched.scheduler.pairing import (
     Packing,
@@ -32,8 +32,6 @@ task and devices."""
 TRIED = np.array([OWN, TASK, TASK, NOTHING, DOMAIN, FEWER, FEWER, MORE, CUT, REPLICA, RESIZED, RESIZED])
 """Changes tried at every decision; those that do not exist or come to the same are left out."""
 
-_SIZE, _WORTH = 4, 12
-
 
 class ComparedActor(Actor, Protocol):
     """Who chooses, can be given another task than it would have taken, and says how probable its choices were."""
@@ -42,7 +40,7 @@ class ComparedActor(Actor, Protocol):
         """Go on with these tasks."""
         ...
 
-    def log_probability(self, trace: Trace) -> FloatArray:
+    def log_probability(self, found: Decoded) -> FloatArray:
         """Of what was chosen, at the upper and at the lower level, shape ``(B, 2)``; zeros for who has none."""
         ...
 
@@ -53,9 +51,9 @@ class RuleActor(ShortestFirst):
     def retask(self, state: State, task: IntArray) -> None:
         """Nothing of the task it would have taken is remembered."""
 
-    def log_probability(self, trace: Trace) -> FloatArray:
+    def log_probability(self, found: Decoded) -> FloatArray:
         """A rule prefers nothing by degrees."""
-        return np.zeros((len(trace.task), 2))
+        return np.zeros((len(found.task), 2))
 
 
 class Deviating:
@@ -115,18 +113,18 @@ class Deviating:
             return None
         if head == "cut":
             return others if change == CUT else None
-        size = offer.choices[i, :, _SIZE]
+        size = offer.choices[i, :, L_SIZE]
         differs = {FEWER: size < size[own] - 0.01, MORE: size > size[own] + 0.01}
         differs[RESIZED] = differs[FEWER] | differs[MORE]
         return others & differs[change] if change in differs else None
 
     def _resized(self, offer: Choices, i: int, own: int, others: BoolArray, r: int) -> int:
         """The worthiest layout of the next number of devices, seldom of one further away."""
-        away = np.abs(offer.choices[i, :, _SIZE] - offer.choices[i, own, _SIZE])
+        away = np.abs(offer.choices[i, :, L_SIZE] - offer.choices[i, own, L_SIZE])
         steps = np.unique(away[others].round(3))
         at = min(len(steps) - 1, int(-np.log2(1.0 - self._pick[r])))
         near = others & (np.abs(away - steps[at]) < 0.01)
-        return int(np.where(near, offer.choices[i, :, _WORTH], -np.inf).argmax())
+        return int(np.where(near, offer.choices[i, :, L_WORTH], -np.inf).argmax())
 
     def _one(self, others: BoolArray, r: int) -> int:
         found = np.flatnonzero(others)
@@ -136,7 +134,7 @@ class Deviating:
 def distinct(found: Decoded, made: BoolArray, many: int) -> BoolArray:
     """Which of ``many`` choices per decision are there and not the same as one before; none where only one is left."""
     plans = np.where(found.batch.counts[:, None] > 0, found.batch.segments.reshape(len(made), -1), 0)
-    keys = np.column_stack([found.trace.task, plans])
+    keys = np.column_stack([found.task, plans])
     keep: BoolArray = made & (found.drafts.status != DEAD)
     for begin in range(0, len(made), many):
         seen: set[bytes] = set()

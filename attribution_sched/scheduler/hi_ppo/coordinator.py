@@ -455,14 +455,14 @@ class HiPpo:
         row: int = 0,
     ) -> tuple[int, Plan | None, str]:  # fmt: skip
         """What comes of the agents' proposal, one row of what they found: the task, its plan and where that is from."""
-        slot, task = view.slot, int(found.trace.task[row])
+        slot, task = view.slot, int(found.task[row])
         plan: Plan | None = None
         source = "search"
         if task < decisions.kind.shape[1] and found.drafts.status[row] == DONE:
             slot = int(decisions.slot[0, task])
             plan, source = self._settle(view, planner, decisions.only(task), found, others, late, row)
         elif self.search and not view.replanning:
-            able = found.trace.state.mask[row, :-1] & planner.waiting_is_futile(decisions)[0]
+            able = found.state.mask[row, :-1] & planner.waiting_is_futile(decisions)[0]
             for candidate in np.flatnonzero(able):
                 slot = int(decisions.slot[0, candidate])
                 # With more waiting than it sees, time is worth more than the last percent of one plan.
@@ -487,7 +487,7 @@ class HiPpo:
             return found
         walked = self._decode_each([views[row] for row in able], planner, seen)
         for at, row in enumerate(able):
-            view, one, task = views[row], seen.take(np.array([at])), int(walked.trace.task[at])
+            view, one, task = views[row], seen.take(np.array([at])), int(walked.task[at])
             if task < seen.kind.shape[1] and walked.drafts.status[at] == DONE and seen.slot[at, task] != view.slot:
                 # Another goes first, whatever a search makes of its plan.
                 continue

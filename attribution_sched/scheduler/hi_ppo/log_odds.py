@@ -238,12 +238,12 @@ def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferr
         for begin in range(0, len(situations), ROWS):
             part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
             walked = decode(planner, part, policy.agents_actor(view, planner, part))
-            acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
+            acts = (walked.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
             made = [
                 Preferred(walked.batch.plan(row) if acts[row] and task == 0 else None, bool(acts[row]) and task > 0)
-                for row, task in enumerate(walked.trace.task)
+                for row, task in enumerate(walked.task)
             ]
-            forced = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & _in_vain(policy, planner, part))
+            forced = np.flatnonzero(~acts & walked.state.mask[:, 0] & _in_vain(policy, planner, part))
             if len(forced):
                 one = part.take(forced).only(0)
                 own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
