@@ -14,6 +14,7 @@ Budgets are copies, futures and followed decisions, never seconds: the same seed
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,6 +53,7 @@ from attribution_sched.cluster.wan import fail_links, ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool, task_working, working_shares
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import by_reference, kernel
+from attribution_sched.limits import MOST_DEVICES
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 # ------ Quotas, budgets, the share rule, holds and tasks' own limits: copies obey what a system obeys
@@ -597,6 +599,9 @@ class PairTable(Protocol):
 
 MOST_ARRIVALS = 4096
 """Tasks that may come in one future."""
+
+MOST_FUTURES = 100_000
+"""Numbers of futures lie below this."""
 
 
 def draw_futures(
@@ -1157,7 +1162,7 @@ def fork(
         SettingsError: If there are no futures, no time, or a change that does not go with the cluster.
         PlanError: If a task is not there any more, or a plan is not one of this world's.
     """
-    _check(state, futures, hours)
+    _check(state, futures, hours, drain_hours, seed)
     numbers = numbers_of(futures)
     played = len(numbers)
     beliefs = PriorBeliefs(state.world) if beliefs is None else beliefs
@@ -1264,7 +1269,7 @@ def _times(copies: Copies, now_s: float, until_s: float) -> tuple[FloatArray, Fl
 
 def _play(follower: Follower, copies: Copies) -> int:
     try:
-        return follower.play(copies)
+        return operator.index(follower.play(copies))
     except SettingsError:
         raise
     except Exception as error:
@@ -1293,13 +1298,23 @@ def numbers_of(futures: int | Sequence[int]) -> IntArray:
     return np.arange(futures) if isinstance(futures, int | np.integer) else np.asarray(futures, dtype=np.int64)
 
 
-def _check(moment: Moment, futures: int | Sequence[int], hours: float) -> None:
+def _check(moment: Moment, futures: int | Sequence[int], hours: float, drain_hours: float, seed: int) -> None:
+    if not isinstance(moment, Moment):
+        raise SettingsError(problem("state", moment, "must be a Moment", "Fork a decision that carries its moment"))
     whole = isinstance(futures, int | np.integer) and not isinstance(futures, bool) and futures >= 1
     listed = isinstance(futures, range | list | tuple) and len(futures) > 0 and min(futures) >= 0
     if not (whole or listed):
         raise SettingsError(problem("futures", futures, "must be an integer >= 1", "Use 8"))
+    last = numbers_of(futures).max()
+    if last >= MOST_FUTURES:
+        # What each task demands is drawn for all futures up to the last one.
+        raise SettingsError(problem("futures", int(last), f"must lie below {MOST_FUTURES}", "Use futures from 0 on"))
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise SettingsError(problem("seed", seed, "must be an integer >= 0", "Use 0"))
     if not (math.isfinite(hours) and hours > 0.0):
         raise SettingsError(problem("hours", hours, "must be finite and > 0", "Use 6"))
+    if not (math.isfinite(drain_hours) and drain_hours >= 0.0):
+        raise SettingsError(problem("drain_hours", drain_hours, "must be finite and >= 0", "Use 0 for none"))
     for name in ("clock", "links", "tasks", "loads"):
         values = getattr(moment.state, name)[0]
         finite = np.isfinite(values) if name != "clock" else ~np.isnan(values)
@@ -1348,8 +1363,8 @@ def _check_added(moment: Moment, task: Task) -> None:
     if not 0 <= task.kind_index < len(moment.world.kinds):
         rule = f"must lie in 0..{len(moment.world.kinds) - 1}"
         raise SettingsError(problem("added kind_index", task.kind_index, rule, "Use a kind of the world"))
-    if not task.steps > 0:
-        raise SettingsError(problem("added steps", task.steps, "must be > 0", "Give the work in steps"))
+    if not (math.isfinite(task.steps) and task.steps > 0):
+        raise SettingsError(problem("added steps", task.steps, "must be finite and > 0", "Give the work in steps"))
 
 
 class _Variant:
@@ -1579,6 +1594,9 @@ def _with_devices(moment: Moment, change: Devices) -> Moment:
     cluster = moment.world.cluster
     if not 0 <= change.domain < len(cluster):
         raise SettingsError(problem("domain", change.domain, f"must lie in 0..{len(cluster) - 1}", "Use its index"))
+    if not isinstance(change.more, int | np.integer) or change.more > MOST_DEVICES:
+        rule = f"must be an integer of at most {MOST_DEVICES}"
+        raise SettingsError(problem("devices more", change.more, rule, "Use a negative number for fewer"))
     old = cluster.domains[change.domain]
     if old.devices + change.more < 1:
         fix = "Take fewer away, or cut the domain's links"
