@@ -28,9 +28,9 @@ from attribution_sched.planning.local_search import NOMINAL, LocalSearch, Search
 from attribution_sched.planning.power_caps import capped, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
 from attribution_sched.scheduler.hi_ppo.action_masks import DONE
-from attribution_sched.scheduler.hi_ppo.candidates import Partners
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
+from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.ranker import as_levels
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
