@@ -191,8 +191,8 @@ class HiPpo:
         search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
         widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
             others wait for are charged.
-        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are. True is
-            the Kalman filter it learnt with; ``gru`` and ``persistence`` are the others.
+        predict: Whether links are forecast, by a Kalman filter or as it says (``gru``, ``persistence``), for whoever
+            asks about decisions; no choice hangs on it.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default. ``adaptive`` lets those of the view follow the state of the network, ``pareto`` draws them.
         think: How much the leading choices are compared in copies of the cluster before one acts; True for the usual
