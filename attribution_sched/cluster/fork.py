@@ -1014,7 +1014,6 @@ class Copies:
         paid_by_work: Whether reward is paid as work gets done.
         scratch: Buffers.
         tasks: Record of every task of the future's pool that has one.
-        setting: The world that is played.
         present: Which tasks of the future's pool each copy has or will have, shape ``(n, T)``.
         limits: What tenants may use, and tasks on hold.
         partners: As in :class:`Future`: what followers believe of tasks that share devices.
@@ -1032,7 +1031,6 @@ class Copies:
     paid_by_work: bool
     scratch: Scratch
     tasks: Mapping[int, Task]
-    setting: World
     present: BoolArray
     limits: TenantLimits = field(default_factory=no_limits)
     partners: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -1105,11 +1103,6 @@ class Fork:
         """Changed minus unchanged, shape ``(C, F, T)``."""
         column = self.of(quantity)
         return np.asarray(column[1:] - column[:1])
-
-    @cached_property
-    def censored(self) -> FloatArray:
-        """Whether a task had not ended when the copies stopped, shape ``(C + 1, F, T)``."""
-        return np.isnan(self.ledger[..., LEDGER_COLUMNS.index("finish_s")])
 
     @cached_property
     def returns(self) -> FloatArray:
@@ -1530,8 +1523,8 @@ def _stand(
             ledger[:, at, 0] = state.tasks[:, where, st.STARTED]
     return Copies(
         world, state, begin, slot, action, future.believed, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
-        not moment.world.reward.per_decision, scratch, _records(moment, order, t, later), moment.world,
-        present, make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order, later)),
+        not moment.world.reward.per_decision, scratch, _records(moment, order, t, later), present,
+        make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order, later)),
         future.partners,
     )  # fmt: skip
 

@@ -100,7 +100,7 @@ class Days:
         return Copies(
             engine.arrays, engine.state, nothing, nothing,
             np.zeros((n, self.world.max_segments, 5), dtype=np.int64), self._believed, ledger, np.zeros((n, 3)),
-            nothing.copy(), not self.world.reward.per_decision, engine._scratch, self.tasks, self.world,
+            nothing.copy(), not self.world.reward.per_decision, engine._scratch, self.tasks,
             np.ones((n, TASKS), dtype=np.bool_),
         )  # fmt: skip
 
