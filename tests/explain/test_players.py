@@ -10,9 +10,10 @@ from attribution_sched.cluster.cost import joules_by_domain
 from attribution_sched.cluster.decision import encode, from_view, view, with_signal
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.fork import fork
+from attribution_sched.cluster.fork import PriorBeliefs, draw_futures, fork
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import price
+from attribution_sched.cluster.signals import DAY, Series
 from attribution_sched.config import load_settings
 from attribution_sched.explain.masked_states import to_view
 from attribution_sched.explain.players import lineup
@@ -111,6 +112,26 @@ def test_another_price_of_electricity_reaches_the_copies_that_are_played():
     follower = RuleFollower.of(seen.moment)
     costs = [fork(one.moment, (), 2, 3.0, follower, 5).totals[0, :, 4] for one in (seen, dear)]
     assert (costs[1] > costs[0]).all()
+
+
+def test_a_price_that_is_nothing_now_is_not_multiplied_without_bound():
+    """Electricity is free this hour and 0.1 later: told 0.2 now, nobody expects millions of dollars tomorrow."""
+    seen = a_view()
+    now_s = float(seen.moment.state.clock[0, st.LAST_TICK])
+    day = np.full(24, 0.1)
+    day[int(now_s // 3600.0) % 24] = 0.0
+    world = seen.moment.world
+    domains = tuple(replace(each, electricity=Series.hourly(day, DAY)) for each in world.cluster.domains)
+    signals = seen.moment.arrays.signals.copy()
+    signals[st.ELECTRICITY, 0] = 0.0
+    free = replace(
+        seen.moment, world=replace(world, cluster=replace(world.cluster, domains=domains)),
+        arrays=seen.moment.arrays._replace(signals=signals),
+    )  # fmt: skip
+    told = with_signal(free, st.ELECTRICITY, np.full(len(domains), 0.2))
+    drawn = draw_futures(told, PriorBeliefs(told.world), 2, told.now_s + 4 * 3600.0, 1)
+    for future in drawn:
+        assert future.signals[st.ELECTRICITY] == pytest.approx(2.0) and told.arrays.signals[0, 0] == pytest.approx(2.0)
 
 
 def test_the_share_of_the_tariff_is_what_the_hour_adds_to_the_cost_of_the_plan(paying):
