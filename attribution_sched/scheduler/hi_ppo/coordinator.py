@@ -426,7 +426,7 @@ class HiPpo:
         else:
             return self._done(None, slot, source, began, timings, 0.0)
         settled, thought, planner = self.clock(), None, self.planner(view)
-        if self.thinks_where_full and self.think is not None and view.moment is not None and not view.backlog:
+        if self.thinks_where_full and self._may_think(view):
             own = Option(slot, plan)
             listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
             listed = self._with_caps(view, planner, listed, waiting)
@@ -538,14 +538,20 @@ class HiPpo:
         planner, thinker = self.planner(view), self.thinker()
         return thinker.follower(planner, view.moment.world), thinker.beliefs(view.moment.world, planner)
 
+    def _may_think(self, view: Decision) -> bool:
+        """Whether a decision is thought about.
+
+        Not without its moment, nor in clusters of too many domains. And as with the wide search: with more waiting than
+        it sees, a placement now is worth more than a better one.
+        """
+        few = self.think is not None and len(view.cost.cluster) <= self.think.most_domains
+        return few and view.moment is not None and not view.backlog
+
     def _think(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, others: int
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
-        if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
-            return None
-        if view.backlog:
-            # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
+        if not self._may_think(view):
             return None
         sharing = self.pairs and self.partners.apply(view)
         alone = sharing and view.kind.opaque and len(view.queue) == 1
