@@ -9,6 +9,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched import system as system_module
 from attribution_sched.cluster.engine.state import DOWN
+from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
 from attribution_sched.journal import journal as journal_room
@@ -130,6 +131,20 @@ def test_hi_ppo_knows_the_links_after_a_snapshot_as_if_it_had_never_stopped(tmp_
     assert all(np.array_equal(found[name], straight[name], equal_nan=True) for name in straight)
     with System.resume(path) as again:  # Nothing was decided meanwhile: it has not forgotten.
         assert np.array_equal(again.policy.memory()["last_s"], straight["last_s"])
+
+
+def test_hi_ppo_knows_the_pairs_after_a_snapshot_as_if_it_had_never_stopped(tmp_path, short):
+    """What pairs of jobs were seen to do is learnt from all decisions, too."""
+    path, plain = tmp_path / "run.journal", load_settings("shared").model_dump(mode="json")
+    plain["domain_defaults"]["devices"], plain["arrivals"]["rate_per_hour"] = 8, 9.0
+    plain["episode"] |= {"pool_size": 256, "queue_capacity": 16, "max_running": 16}
+    grown(path, "hi-ppo[quick]", 100, settings=load_settings(plain)).close()
+    straight = grown(None, "hi-ppo[quick]", 100, settings=load_settings(plain)).policy.memory()
+    with System.resume(path) as resumed:
+        assert 0 < list(resumed.journal.events())[-1].details["lived_through"] < 40
+        found = resumed.policy.memory()
+    assert len(straight["pairs.speeds"]) > 10
+    assert all(np.array_equal(found[name], straight[name], equal_nan=True) for name in straight)
 
 
 def test_a_short_journal_is_lived_through_without_asking_for_what_a_snapshot_holds(tmp_path, monkeypatch):

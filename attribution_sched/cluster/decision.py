@@ -392,7 +392,7 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True, moment: b
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
         neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
-        co_runners=_co_runners(engine, cluster) if neighbours and engine.world.share_limit > 1 else (),
+        co_runners=co_runners(engine, cluster) if neighbours else (),
         moment=capture(engine, cluster) if moment else None,
     )
 
@@ -427,8 +427,10 @@ def _neighbours(engine: Engine, cluster: int, own: int, real: BoolArray) -> tupl
     return tuple(found)
 
 
-def _co_runners(engine: Engine, cluster: int) -> tuple[CoRunners, ...]:
+def co_runners(engine: Engine, cluster: int = 0) -> tuple[CoRunners, ...]:
     """Opaque tasks on the same devices, each pair once: their throughput alone on as many is what they asked with."""
+    if engine.world.share_limit < 2:
+        return ()
     state = engine.state
     occupant = state.occupant[cluster]
     both = np.unique(occupant[occupant[:, :, 1] >= 0], axis=0)

@@ -700,7 +700,9 @@ class HiPpo:
         return self._forecast.gbps(view)
 
     def watch_links(self, view: Decision) -> None:
-        """Take in what a decision tells of the links; where no device is free, deciding does not look at them."""
+        """Take in what a decision tells of links and of pairs that run; links are not looked at where no device is free."""
+        if self.pairs:
+            self.partners.learn(view)
         if (np.asarray(view.free_devices) > 0).any():
             self._ahead(view)
 
