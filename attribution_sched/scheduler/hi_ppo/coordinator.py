@@ -426,7 +426,7 @@ class HiPpo:
         else:
             return self._done(None, slot, source, began, timings, 0.0)
         settled, thought, planner = self.clock(), None, self.planner(view)
-        if self.thinks_where_full and self._may_think(view):
+        if self.thinks_where_full and view.moment is not None and self._may_think(view):
             own = Option(slot, plan)
             listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
             listed = self._with_caps(view, planner, listed, waiting)
@@ -539,19 +539,17 @@ class HiPpo:
         return thinker.follower(planner, view.moment.world), thinker.beliefs(view.moment.world, planner)
 
     def _may_think(self, view: Decision) -> bool:
-        """Whether a decision is thought about.
+        """Whether a decision that carries its moment is thought about: not in clusters of too many domains.
 
-        Not without its moment, nor in clusters of too many domains. And as with the wide search: with more waiting than
-        it sees, a placement now is worth more than a better one.
+        Nor, as with the wide search, with more waiting than it sees: a placement now is worth more than a better one.
         """
-        few = self.think is not None and len(view.cost.cluster) <= self.think.most_domains
-        return few and view.moment is not None and not view.backlog
+        return self.think is not None and len(view.cost.cluster) <= self.think.most_domains and not view.backlog
 
     def _think(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, others: int
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
-        if not self._may_think(view):
+        if view.moment is None or not self._may_think(view):
             return None
         sharing = self.pairs and self.partners.apply(view)
         alone = sharing and view.kind.opaque and len(view.queue) == 1
@@ -700,7 +698,7 @@ class HiPpo:
         return self._forecast.gbps(view)
 
     def watch_links(self, view: Decision) -> None:
-        """Take in what a decision tells of links and of pairs that run; links are not looked at where no device is free."""
+        """Take in what a decision tells of pairs that run and, where a device is free, of links: as deciding does."""
         if self.pairs:
             self.partners.learn(view)
         if (np.asarray(view.free_devices) > 0).any():
