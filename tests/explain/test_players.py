@@ -18,6 +18,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.explain.masked_states import to_view
 from attribution_sched.explain.players import lineup
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
+from attribution_sched.explain.targets import Simulated
 from attribution_sched.scheduler.rule_follower import RuleFollower
 
 
@@ -132,6 +133,24 @@ def test_a_price_that_is_nothing_now_is_not_multiplied_without_bound():
     drawn = draw_futures(told, PriorBeliefs(told.world), 2, told.now_s + 4 * 3600.0, 1)
     for future in drawn:
         assert future.signals[st.ELECTRICITY] == pytest.approx(2.0) and told.arrays.signals[0, 0] == pytest.approx(2.0)
+
+
+def test_a_tariff_is_paid_at_the_price_in_force_and_not_at_the_one_the_world_began_with():
+    """Feedback turns the price of energy up: what an hour adds to the cost of a plan grows with it."""
+    seen = a_view()
+    plan = best_inside(empty_cluster(seen), 0)
+    state = from_view(seen)
+    costs = {}
+    for times in (1.0, 10.0):
+        reward = replace(seen.reward, energy_usd_per_kwh=times * seen.reward.energy_usd_per_kwh)
+        target = Simulated(
+            replace(seen, reward=reward), (plan,), np.ones(3), lambda ratio: np.ones((len(ratio), 3)), np.ones(7),
+            np.ones((1, 7)), np.full(7, -1),
+        )  # fmt: skip
+        told = [replace(state, electricity=factor * state.electricity) for factor in (1.0, 2.0)]
+        found = [target(one, np.ones((1, 1), dtype=bool), np.zeros(1, dtype=int))[0, 2] for one in told]
+        costs[times] = found[1] - found[0]
+    assert costs[10.0] == pytest.approx(10.0 * costs[1.0]) and costs[1.0] > 0.0
 
 
 def test_the_share_of_the_tariff_is_what_the_hour_adds_to_the_cost_of_the_plan(paying):
