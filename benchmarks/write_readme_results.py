@@ -117,7 +117,7 @@ ROWS = (
         "16 pairs of days",
         "cutting models {cut} % of work ({hours} h {interval}); sharing: tasks end {sooner} h sooner {by}; the EmSHAP "
         "vector beside the measured pace {vector} h of work {sure}",
-        "cut: none of these allowed or known. Raw counters in its place, as shipped, {raw} h more; over the models' "
+        "cut: none of these allowed or known. Raw counters in its place {raw} h more; over the models' "
         "names it is {name}: **missed**; what links carry at the moment is worth nothing",
         "results_senses.md",
         (
