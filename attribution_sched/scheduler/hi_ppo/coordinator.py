@@ -128,6 +128,9 @@ CUTS, CUT_TASKS = 5, 3
 PAIRS = "pairs."
 """How the names of what was learnt of pairs begin in a policy's memory."""
 
+REFUSED = "refused"
+"""Name after that of pairs which the cluster refused."""
+
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
 
@@ -274,6 +277,8 @@ class HiPpo:
         """What was learnt of the links and of pairs of tasks; the rest is worked out anew from what is seen."""
         links = dict(self._memory) if self._forecast is None else self._forecast.memory()
         pairs = self.partners.belief.memory() if isinstance(self.partners.belief, TrialBelief) else {}
+        refused = self.partners.refusals()
+        pairs |= {REFUSED: refused} if len(refused) else {}
         return links | {PAIRS + name: array for name, array in pairs.items()}
 
     def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
@@ -283,6 +288,7 @@ class HiPpo:
         if isinstance(self.partners.belief, TrialBelief):
             seen = {name.removeprefix(PAIRS): array for name, array in memory.items() if name.startswith(PAIRS)}
             self.partners.belief.recall(seen)
+        self.partners.recall_refusals(memory.get(PAIRS + REFUSED, np.zeros((0, 0))))
 
     def planner(self, view: Decision) -> Planner:
         """Tables of the view's cluster, made once."""
