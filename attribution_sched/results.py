@@ -296,6 +296,11 @@ class RunSummary:
     network_carbon_kg: float = 0.0
 
     @property
+    def carbon_known(self) -> bool:
+        """Whether the preset gives any grid an intensity: energy without any carbon says that it gives none."""
+        return self.carbon_kg + self.idle_carbon_kg > 0.0 or not self.energy_kwh
+
+    @property
     def mean_completion_h(self) -> float | None:
         """Mean hours from arrival to finish; None if nothing finished."""
         return float(np.mean(self.completions_h)) if self.completions_h else None
@@ -389,7 +394,9 @@ def summary_text(summary: RunSummary) -> str:
         f"  {summary.energy_kwh:,.2f} kWh, {summary.traffic_usd:,.2f} USD of traffic, "
         f"{summary.electricity_usd:,.2f} USD of electricity",
         f"  {summary.carbon_kg:,.2f} kg CO2e of tasks, {summary.idle_carbon_kg:,.2f} of idle devices, "
-        f"{summary.network_carbon_kg:,.2f} of the network (accounted, location-based average)",
+        f"{summary.network_carbon_kg:,.2f} of the network (accounted, location-based average)"
+        if summary.carbon_known
+        else "  carbon intensity not given",
         f"  {summary.gpu_h:,.1f} device-hours of computing, {_clock(3600 * summary.waiting_h)} in the queue",
     ]
     if summary.mean_completion_h is not None and summary.p95_completion_h is not None:

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from attribution_sched import __version__
 from attribution_sched.admission import from_record
 from attribution_sched.attribution.vector import AttributionVector
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.demands import Demands
-from attribution_sched.cluster.world import World
+from attribution_sched.cluster.world import World, hourly_ratios
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError, ModelFitError, problem
 from attribution_sched.explain.memory import BLOCK
@@ -447,9 +448,14 @@ def restore_cluster(cluster: SimulatedCluster, arrays: Mapping[str, NDArray[Any]
             raise JournalError(problem(f"snapshot.{name}", shape, rule, "Resume with the release that wrote it"))
     for name, target in targets.items():
         target[...] = arrays[name]
+    # One that is used again for an earlier moment knows what was measured and heard later.
+    if cluster.corrected:
+        cluster._arrays.base[0] = cluster.world.cluster.wan.bandwidth_gbps * BYTES_PER_GBIT
     if "links.base" in arrays:
         cluster._arrays.base[...] = arrays["links.base"]
-        cluster.corrected = True
+    cluster.corrected = "links.base" in arrays
+    if cluster.heard:
+        engine.arrays.signals[...] = hourly_ratios(cluster.world)
     cluster.heard = ()
     for time_s, hour, domain, row, value in arrays.get("signals.heard", ()):
         cluster.believe(Heard(float(time_s), int(hour), int(domain), int(row), float(value)))

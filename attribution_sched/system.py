@@ -34,7 +34,7 @@ from attribution_sched import __version__, arguments, operations
 from attribution_sched.admission import Admission, demo_of, handed_in, prepared
 from attribution_sched.attribution.attributor import TaskAttributor, as_attributor
 from attribution_sched.attribution.vector import measured
-from attribution_sched.cluster.decision import attributed
+from attribution_sched.cluster.decision import attributed, co_runners
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import (
@@ -1760,7 +1760,8 @@ class System:
             remember(number)
             self.reward = with_weights(reshaping.in_force(number, self.world.reward), decision.weights)
             if number < ask_from and isinstance(self.policy, LinkWatcher):
-                self.policy.watch_links(cluster.pending(background=True))
+                seen = cluster.pending(background=True)
+                self.policy.watch_links(replace(seen, co_runners=co_runners(cluster.engine)))
             if rehearse and number >= ask_from:
                 asked = self._policy_call.ask(self.policy, cluster, self.reward)
                 otherwise += plan_record(asked.plan, self.domains, replanning=asked.view.replanning) != decision.plan

@@ -117,9 +117,14 @@ ROWS = (
         "16 pairs of days",
         "cutting models {cut} % of work ({hours} h {interval}); sharing: tasks end {sooner} h sooner {by}; the EmSHAP "
         "vector beside the measured pace {vector} h of work {sure}",
+<<<<<<< HEAD
         "cut: none of these allowed or known. Over any partner, tried and undone, {trial}; raw counters in its place "
         "are level ({raw}); over the models' names it is {name}: **missed**; what links carry at the moment is worth "
         "nothing",
+=======
+        "cut: none of these allowed or known. Raw counters in its place {raw} h more; over the models' "
+        "names it is {name}: **missed**; what links carry at the moment is worth nothing",
+>>>>>>> cab68f5a02b74fbcaf4f3b5af8dc13edf60a9728
         "results_senses.md",
         (
             rf"and (?P<cut>{N}) % \((?P<hours>{N}) h (?P<interval>\[[^]]*\])\) to who thinks",

@@ -249,3 +249,9 @@ def test_grams_stand_in_the_outcome_of_a_decision():
     hour_s = result.cluster_time_s // 3600.0 * 3600.0
     grids = [domain.carbon.at(hour_s) for domain in system.world.cluster.domains]
     assert min(grids) <= 3.6e6 * told.carbon_g / told.energy_j <= max(grids)
+
+
+def test_a_run_without_intensities_does_not_tell_that_there_were_no_grams():
+    unknown, known = (System(preset, "sjf", seed=3).run(2) for preset in ("testbed", "cross-domain"))
+    assert not unknown.carbon_known and "carbon intensity not given" in str(unknown) and "CO2e" not in str(unknown)
+    assert known.carbon_known and "kg CO2e of tasks" in str(known)

@@ -483,6 +483,7 @@ def test_live_sources_of_a_real_cluster_are_asked_by_the_hour_and_the_journal_ke
     settings, live = grids(tmp_path), machines(tmp_path)
     with System(settings, Mixed(), journal=tmp_path / "j.sqlite", queue="empty", cluster=live) as system:
         assert signals_of(system).tolist() == np.ones((2, 3, 2)).tolist()
+        at_first = save_cluster(system.cluster)
         system.submit("bert-base", steps=400, id="one", command=sh("sleep 30"))
         system.schedule_next_task()
         heard = [intent for intent in system.journal.intents() if intent.kind == "signal"]
@@ -510,6 +511,11 @@ def test_live_sources_of_a_real_cluster_are_asked_by_the_hour_and_the_journal_ke
             fresh.hear("east", "carbon", value)
             rates.append(fresh.engine.state.tasks[0, 0, st.CARBON_RATE])
         assert rates[0] < rates[1] and rates[2] == pytest.approx((rates[0] + rates[1]) / 2.0)
+        # Put back to before anything was heard or measured, it knows nothing of it.
+        fresh._correct_links([["east", "west", 1e6, 1e6]])
+        restore_cluster(fresh, *at_first)
+        assert (fresh.engine.arrays.signals == 1.0).all() and fresh.heard == ()
+        assert np.array_equal(fresh._arrays.base, system.cluster._arrays.base) and not fresh.corrected
     with resumed(tmp_path, live=machines(tmp_path)) as again:
         assert np.array_equal(signals_of(again), known)
         assert all(np.array_equal(state[name], array) for name, array in state_of(again).items())

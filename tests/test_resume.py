@@ -9,6 +9,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched import system as system_module
 from attribution_sched.cluster.engine.state import DOWN
+from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
 from attribution_sched.journal import journal as journal_room
@@ -48,6 +49,14 @@ def grown(path, policy, count, extra=0, settings=SETTINGS):
     while system.journal.count() < count:
         system.schedule_next_task()
     return system
+
+
+def pairing():
+    """The shared site on eight devices: measured jobs wait and are put together."""
+    plain = load_settings("shared").model_dump(mode="json")
+    plain["domain_defaults"]["devices"], plain["arrivals"]["rate_per_hour"] = 8, 9.0
+    plain["episode"] |= {"pool_size": 256, "queue_capacity": 16, "max_running": 16}
+    return load_settings(plain)
 
 
 def test_a_cluster_is_put_back_to_the_bit():
@@ -132,6 +141,18 @@ def test_hi_ppo_knows_the_links_after_a_snapshot_as_if_it_had_never_stopped(tmp_
         assert np.array_equal(again.policy.memory()["last_s"], straight["last_s"])
 
 
+def test_hi_ppo_knows_the_pairs_after_a_snapshot_as_if_it_had_never_stopped(tmp_path, short):
+    """What pairs of jobs were seen to do is learnt from all decisions, too."""
+    path = tmp_path / "run.journal"
+    grown(path, "hi-ppo[quick]", 100, settings=pairing()).close()
+    straight = grown(None, "hi-ppo[quick]", 100, settings=pairing()).policy.memory()
+    with System.resume(path) as resumed:
+        assert 0 < list(resumed.journal.events())[-1].details["lived_through"] < 40
+        found = resumed.policy.memory()
+    assert len(straight["pairs.speeds"]) > 10
+    assert all(np.array_equal(found[name], straight[name], equal_nan=True) for name in straight)
+
+
 def test_a_short_journal_is_lived_through_without_asking_for_what_a_snapshot_holds(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
     grown(path, "hi-ppo[quick]", 30).close()
@@ -194,6 +215,17 @@ def test_an_old_decision_is_recalled_without_what_came_later(tmp_path, short, mo
     system._memory._kept.clear()
     assert system._recall(f"d{after:06d}").view.task.id == "own"
     assert {task.id for task in read} <= set(before) and len(read) < system.journal.task_count()
+
+
+def test_recalling_an_old_decision_leaves_the_policy_what_it_knows_of_pairs(tmp_path, short):
+    """Who looks at it again begins without memory; that must not be the memory of who goes on deciding."""
+    system = grown(tmp_path / "run.journal", "hi-ppo[quick]", 100, settings=pairing())
+    before = system.policy.memory()
+    assert len(before["pairs.speeds"]) > 10
+    system._recall("d000020")
+    after = system.policy.memory()
+    assert set(after) == set(before)
+    assert all(np.array_equal(after[name], before[name], equal_nan=True) for name in before)
 
 
 def test_an_old_decision_has_the_attributions_that_the_policy_saw(tmp_path, short):

@@ -647,7 +647,8 @@ def _happened(result: RunResult) -> Any:
         table.add_column(head, justify="right")
     for field, label, form in ROWS:
         label = label if simulated or field != "energy_kwh" else "Energy, estimated"
-        table.add_row(label, *(_number(getattr(each, field), form) for each in result.summaries))
+        values = [None if "carbon" in field and not s.carbon_known else getattr(s, field) for s in result.summaries]
+        table.add_row(label, *(_number(value, form) for value in values))
     times = [each.decision_p99_s for each in result.summaries]
     table.add_row("99 of 100 decisions within (measured)", *(_number(s and 1e3 * s, "{:.0f} ms") for s in times))
     return table

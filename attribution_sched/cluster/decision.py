@@ -30,7 +30,7 @@ from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import I_END, I_START, is_lost
 from attribution_sched.cluster.philly import Philly, PhillyWeek, believed_left_s
 from attribution_sched.cluster.plan import CAP, DOMAIN, DP, PP, PRECISION, TP, Plan
-from attribution_sched.cluster.signals import Scaled
+from attribution_sched.cluster.signals import Constant, Scaled
 from attribution_sched.cluster.wan import effective_latency
 from attribution_sched.cluster.world import Reward, TaskKind, World, task_working, within_budgets
 from attribution_sched.errors import PlanError, problem
@@ -392,7 +392,7 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True, moment: b
         task=task.at(slot, left, now - float(state.tasks[cluster, slot, st.ARRIVAL])),
         attribution=task.attribution,
         neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
-        co_runners=_co_runners(engine, cluster) if neighbours and engine.world.share_limit > 1 else (),
+        co_runners=co_runners(engine, cluster) if neighbours else (),
         moment=capture(engine, cluster) if moment else None,
     )
 
@@ -427,8 +427,10 @@ def _neighbours(engine: Engine, cluster: int, own: int, real: BoolArray) -> tupl
     return tuple(found)
 
 
-def _co_runners(engine: Engine, cluster: int) -> tuple[CoRunners, ...]:
+def co_runners(engine: Engine, cluster: int = 0) -> tuple[CoRunners, ...]:
     """Opaque tasks on the same devices, each pair once: their throughput alone on as many is what they asked with."""
+    if engine.world.share_limit < 2:
+        return ()
     state = engine.state
     occupant = state.occupant[cluster]
     both = np.unique(occupant[occupant[:, :, 1] >= 0], axis=0)
@@ -832,26 +834,34 @@ def _signal_now(world: World, arrays: WorldArrays, ticks_s: FloatArray, signal: 
     if all(getattr(domain, SIGNALS[signal]) is None for domain in domains):
         return np.zeros((len(ticks_s), 0))
     hours = [signal_hour(arrays, float(tick_s)) for tick_s in ticks_s]
-    priced = signal == st.ELECTRICITY
-    usual = np.array([world.reward.energy_usd_per_kwh if priced else domain.carbon_g_per_kwh for domain in domains])
-    return np.asarray(arrays.signals[signal, hours] * usual)
+    return np.asarray(arrays.signals[signal, hours] * _usual_values(world, signal))
+
+
+def _usual_values(world: World, signal: int) -> FloatArray:
+    """What a signal of every domain is told in multiples of, shape ``(K,)``."""
+    priced, domains = signal == st.ELECTRICITY, world.cluster.domains
+    return np.array([world.reward.energy_usd_per_kwh if priced else domain.carbon_g_per_kwh for domain in domains])
 
 
 def with_signal(moment: Moment, signal: int, values: FloatArray) -> Moment:
-    """A moment at which carbon or electricity stands otherwise, shape ``(K,)``; its forecasts by the same factors."""
+    """A moment at which carbon or electricity stands otherwise, shape ``(K,)``; its forecasts by the same factors.
+
+    Of nothing there are no multiples: what is 0 now is as if it stood where it is told to, and stayed there.
+    """
     name = SIGNALS[signal]
     now = _signal_now(moment.world, moment.arrays, moment.state.clock[:, st.LAST_TICK], signal)[0]
     if np.array_equal(now, values):
         return moment
-    factors, domains = values / np.maximum(now, 1e-12), list(moment.world.cluster.domains)
+    domains, signals = list(moment.world.cluster.domains), moment.arrays.signals.copy()
+    usual = _usual_values(moment.world, signal)
     for k, domain in enumerate(domains):
         own = getattr(domain, name)
-        if own is not None and factors[k] != 1.0:
-            scaled: dict[str, Any] = {name: Scaled(own, float(factors[k]))}
-            domains[k] = replace(domain, **scaled)
+        if own is not None and values[k] != now[k]:
+            factor = float(values[k] / now[k]) if now[k] > 0.0 else 0.0
+            other: dict[str, Any] = {name: Scaled(own, factor) if factor else Constant(float(values[k]))}
+            domains[k] = replace(domain, **other)
+            signals[signal, 0, k] = signals[signal, 0, k] * factor if factor else values[k] / usual[k]
     world = replace(moment.world, cluster=replace(moment.world.cluster, domains=tuple(domains)))
-    signals = moment.arrays.signals.copy()
-    signals[signal, 0] *= factors
     return replace(moment, world=world, arrays=moment.arrays._replace(signals=signals))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.words import Phrase
 from attribution_sched.kernels import one_thread
-from attribution_sched.scheduler.policy import Appraiser, Episodic, LinkWatcher, Policy, at_ease, twin
+from attribution_sched.scheduler.policy import Appraiser, Branching, Episodic, LinkWatcher, Policy, at_ease, twin
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
@@ -251,11 +250,13 @@ class Memory:
     def eyes(self) -> Policy:
         """A copy that is shown again what was seen long ago, as at the start; for one who explains at a time.
 
-        One that follows the links shares what it has learnt, which is large and is only read; any other is copied.
+        One that follows the links and can branch shares what it has learnt, which is large and is only read; of what
+        it remembers the branch has its own, so that forgetting is no harm to the original. Any other is copied.
         """
-        if isinstance(self._policy, LinkWatcher) and isinstance(self._policy, Episodic):
-            other = copy.copy(self._policy)
-            other.reset(0)
+        if isinstance(self._policy, LinkWatcher) and isinstance(self._policy, Branching):
+            other = self._policy.branch()
+            if isinstance(other, Episodic):
+                other.reset(0)
             return other
         return self.looks()
 

@@ -191,15 +191,17 @@ class Simulated:
             batch, self.view.kind_index, bandwidth_gbps=situations.links[:, 0], latency_s=situations.links[:, 1],
             factors=factors, breakdown=False,
         )  # fmt: skip
-        usd_per_kwh = self.view.reward.energy_usd_per_kwh
-        hourly_price = situations.electricity.shape[1] > 0 and usd_per_kwh > 0.0
+        # Situations tell prices as the world began with them; feedback may ask another multiple of them by now.
+        told_at = self.view.reward if self.view.moment is None else self.view.moment.world.reward
+        hourly_price = situations.electricity.shape[1] > 0 and told_at.energy_usd_per_kwh > 0.0
         if situations.carbon.shape[1] or hourly_price:
             joules = joules_by_domain(self.view.cost, batch, priced)
             if situations.carbon.shape[1]:
                 priced = replace(priced, carbon_g=(joules * (situations.carbon / JOULES_PER_KWH)).sum(axis=1))
             if hourly_price:
                 # Joules at the usual price that cost as much.
-                priced = replace(priced, energy_j=(joules * situations.electricity).sum(axis=1) / usd_per_kwh)
+                multiples = situations.electricity / told_at.energy_usd_per_kwh
+                priced = replace(priced, energy_j=(joules * multiples).sum(axis=1))
         found = worth(self.view, batch, priced, self.view.kind_index)
         return np.column_stack([found.r_eff, found.r_util, found.r_cost])
 

@@ -245,8 +245,8 @@ def _play(
 class Completions:
     """Seconds from arrival to finish of the tasks of one cluster, from one look at its slots to the next.
 
-    A finish between two looks is placed by the pace the task had at the first of them, the others by what that leaves
-    of the sum, which is known.
+    A finish between two looks is placed by the pace the task had at the first of them; where by that pace it would not
+    have ended yet (it got faster, or a machine reports ends), by what the others leave of the sum, which is known.
 
     Attributes:
         seconds: One for each task that finished, in that order.
@@ -282,7 +282,7 @@ class Completions:
             self.seconds += [sum_s / max(1.0, finished)] * int(finished)
             return
         took_s = np.minimum(self._due_s, now)[left] - self._arrived_s[left]
-        unknown = np.isinf(self._due_s[left])
+        unknown = self._due_s[left] > now
         if unknown.any():
             rest_s = (sum_s - took_s[~unknown].sum()) / unknown.sum()
             took_s[unknown] = np.clip(rest_s, 0.0, took_s[unknown])

@@ -328,7 +328,7 @@ class Packing:
         self._known: dict[tuple[int, ...], tuple[Task, Task, float]] = {}
         self._nothing: tuple[float, bytes, int] | None = None
         self._asked: set[tuple[float, int, int]] = set()
-        self._refused: set[tuple[int, int]] = set()
+        self._refused: set[bytes] = set()
 
     def reset(self, seed: int) -> None:
         """Forget the last episode; the seed decides nothing."""
@@ -381,13 +381,28 @@ class Packing:
             self._asked = {each for each in self._asked if each[0] == view.time_s} | {asked}
             return False
         # Memory that two tasks take together is not all told by what each took alone.
-        self._refused.add((id(view.counters), id(view.beside(beside).task.counters)))
+        self.refuse(view.counters, view.beside(beside).task.counters)
         self._asked.discard(asked)
         return True
 
+    def refuse(self, own: FloatArray, other: FloatArray) -> None:
+        """The cluster would not have two tasks on one device; told by their counters, not by records that pass away."""
+        self._refused.add(own.tobytes() + other.tobytes())
+
     def refused(self, task: Task, neighbour: Neighbour) -> bool:
         """Whether the cluster would not have these two on one device."""
-        return (id(task.counters), id(neighbour.task.counters)) in self._refused
+        if not self._refused:
+            return False
+        return task.counters.tobytes() + neighbour.task.counters.tobytes() in self._refused
+
+    def refusals(self) -> FloatArray:
+        """Counters of both of every pair that was refused, shape ``(n, 24)``; of tasks that have been measured."""
+        whole = 2 * len(COUNTER_NAMES) * np.dtype(np.float64).itemsize
+        return np.array([np.frombuffer(each) for each in sorted(self._refused) if len(each) == whole], dtype=np.float64)
+
+    def recall_refusals(self, counters: FloatArray) -> None:
+        """Know what :meth:`refusals` told."""
+        self._refused = {row.tobytes() for row in np.asarray(counters, dtype=np.float64)}
 
     def separate(self, view: Decision) -> Plan | None:
         """Devices of its own for a task that shares its devices, where nobody waits for them and the move pays."""

@@ -99,7 +99,7 @@ class LinkWatcher(Protocol):
     """A policy that follows the links from decision to decision, and can be shown those it is not asked about."""
 
     def watch_links(self, view: Decision) -> None:
-        """Take in what a decision tells of the links, as deciding on it does."""
+        """Take in what a decision tells of the links, and of pairs that run, as deciding on it does."""
         ...
 
     def perceive_later(self, view: Decision) -> Callable[[], Decisions]:

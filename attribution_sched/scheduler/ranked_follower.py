@@ -27,7 +27,7 @@ from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.cluster.world import World
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
-from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE
+from attribution_sched.scheduler.hi_ppo.candidate_features import AWAKE_H, EDGE, FEATURES, LEAST_ODDS, NODE
 from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.hi_ppo.lower_agent import FACTORS, SHORTEST_H, step_s
 from attribution_sched.scheduler.hi_ppo.moment import NEVER_H
@@ -68,9 +68,6 @@ MOST = 12
 
 STATES = 7
 """Numbers of the EmSHAP vector."""
-
-LEAST_ODDS = -12.0
-"""As the ranker reads log-probabilities."""
 
 OTHERS = (0.118, 0.736, 0.972)
 """Which of the others is taken where another task or domain is listed, of those there are: fixed, as when thinking."""
@@ -314,7 +311,7 @@ def describe(
         c.nodes[k, 0], c.nodes[k, 1] = s.free[k] / here, here / total
         c.nodes[k, 2] = np.log1p(s.release_h[k])
         c.nodes[k, 3] = (s.release_devices[k] - s.free[k]) / here
-        c.nodes[k, 4] = 1.0 if s.release_h[k] < NEVER_H else 0.0
+        c.nodes[k, 4] = 1.0 if s.release_h[k] < AWAKE_H else 0.0
         for i in range(domains):
             base = max(world.base[0, k, i] * 8e-9, 1e-6)
             c.edges[k, i, 0] = 0.0 if i == k else max(0.0, min(4.0, state.links[e, 1, k, i] * 8e-9 / base))

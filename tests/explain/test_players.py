@@ -10,13 +10,15 @@ from attribution_sched.cluster.cost import joules_by_domain
 from attribution_sched.cluster.decision import encode, from_view, view, with_signal
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.fork import fork
+from attribution_sched.cluster.fork import PriorBeliefs, draw_futures, fork
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import price
+from attribution_sched.cluster.signals import DAY, Series
 from attribution_sched.config import load_settings
 from attribution_sched.explain.masked_states import to_view
 from attribution_sched.explain.players import lineup
 from attribution_sched.explain.room import best_across, best_inside, empty_cluster
+from attribution_sched.explain.targets import Simulated
 from attribution_sched.scheduler.rule_follower import RuleFollower
 
 
@@ -111,6 +113,44 @@ def test_another_price_of_electricity_reaches_the_copies_that_are_played():
     follower = RuleFollower.of(seen.moment)
     costs = [fork(one.moment, (), 2, 3.0, follower, 5).totals[0, :, 4] for one in (seen, dear)]
     assert (costs[1] > costs[0]).all()
+
+
+def test_a_price_that_is_nothing_now_is_not_multiplied_without_bound():
+    """Electricity is free this hour and 0.1 later: told 0.2 now, nobody expects millions of dollars tomorrow."""
+    seen = a_view()
+    now_s = float(seen.moment.state.clock[0, st.LAST_TICK])
+    day = np.full(24, 0.1)
+    day[int(now_s // 3600.0) % 24] = 0.0
+    world = seen.moment.world
+    domains = tuple(replace(each, electricity=Series.hourly(day, DAY)) for each in world.cluster.domains)
+    signals = seen.moment.arrays.signals.copy()
+    signals[st.ELECTRICITY, 0] = 0.0
+    free = replace(
+        seen.moment, world=replace(world, cluster=replace(world.cluster, domains=domains)),
+        arrays=seen.moment.arrays._replace(signals=signals),
+    )  # fmt: skip
+    told = with_signal(free, st.ELECTRICITY, np.full(len(domains), 0.2))
+    drawn = draw_futures(told, PriorBeliefs(told.world), 2, told.now_s + 4 * 3600.0, 1)
+    for future in drawn:
+        assert future.signals[st.ELECTRICITY] == pytest.approx(2.0) and told.arrays.signals[0, 0] == pytest.approx(2.0)
+
+
+def test_a_tariff_is_paid_at_the_price_in_force_and_not_at_the_one_the_world_began_with():
+    """Feedback turns the price of energy up: what an hour adds to the cost of a plan grows with it."""
+    seen = a_view()
+    plan = best_inside(empty_cluster(seen), 0)
+    state = from_view(seen)
+    costs = {}
+    for times in (1.0, 10.0):
+        reward = replace(seen.reward, energy_usd_per_kwh=times * seen.reward.energy_usd_per_kwh)
+        target = Simulated(
+            replace(seen, reward=reward), (plan,), np.ones(3), lambda ratio: np.ones((len(ratio), 3)), np.ones(7),
+            np.ones((1, 7)), np.full(7, -1),
+        )  # fmt: skip
+        told = [replace(state, electricity=factor * state.electricity) for factor in (1.0, 2.0)]
+        found = [target(one, np.ones((1, 1), dtype=bool), np.zeros(1, dtype=int))[0, 2] for one in told]
+        costs[times] = found[1] - found[0]
+    assert costs[10.0] == pytest.approx(10.0 * costs[1.0]) and costs[1.0] > 0.0
 
 
 def test_the_share_of_the_tariff_is_what_the_hour_adds_to_the_cost_of_the_plan(paying):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
+from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import DEFAULT_KWH_PER_GB
 from attribution_sched.config import load_settings
 from attribution_sched.errors import NetworkError, SettingsError
-from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.episode import Completions, play
 from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.registry import make_policy
@@ -168,3 +170,18 @@ def test_the_percentile_knows_when_a_task_ended_that_nobody_was_asked_about_agai
     found = play(load_settings(settings).build_world(), make_policy("sjf"), 3)
     assert found.completed == 2 and found.mean_completion_h == pytest.approx((3600 + 600) / 2 / 3600, rel=0.01)
     assert found.p95_completion_h == pytest.approx(np.quantile([600.0, 3600.0], 0.95) / 3600, rel=0.01)
+
+
+def test_a_task_that_ended_before_it_was_due_took_what_the_cluster_summed():
+    """On real clusters ends are reported: the twin keeps a task at work beyond any horizon until one is."""
+    engine = Engine(load_settings("testbed").build_world())
+    state, completions = engine.state, Completions()
+    for slot, left in ((0, 600.0), (1, 1e9)):
+        state.slots[0, slot, [st.STATUS, st.SERIAL]] = st.RUNNING, slot
+        state.tasks[0, slot, [st.LEFT, st.STEP]] = left, 1.0
+    completions.begin(engine)
+    # Both have ended an hour later, one as it was due and one after 900 s; nobody looked in between.
+    state.slots[0, :2, st.STATUS], state.clock[0, st.NOW] = st.FREE, 3600.0
+    state.totals[0, [st.COMPLETED, st.COMPLETION_S]] += 2.0, 600.0 + 900.0
+    completions.end(engine)
+    assert completions.seconds == [600.0, 900.0]

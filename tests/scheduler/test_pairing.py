@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -311,3 +312,24 @@ def test_a_pair_that_the_cluster_refuses_is_not_asked_for_again_and_again(moment
         asked.add(second.beside)
         second = policy.decide(seen)
     assert len(asked) <= len(seen.neighbours)
+
+
+def test_a_refusal_is_of_two_tasks_and_not_of_where_their_records_lie():
+    """Records pass away, and others may come to lie in their place; what was refused goes on after a recall."""
+    rng, policy = np.random.default_rng(0), HiPpo(think=False)
+
+    def pair():
+        own, other = (Task(counters=rng.uniform(1.0, 2.0, 12)) for _ in range(2))
+        return own, SimpleNamespace(task=other)
+
+    first = pair()
+    kept = [each.copy() for each in (first[0].counters, first[1].task.counters)]
+    policy.partners.refuse(first[0].counters, first[1].task.counters)
+    assert policy.partners.refused(*first)
+    del first
+    for _ in range(200):
+        assert not policy.partners.refused(*pair())
+    memory, again = policy.memory(), HiPpo(think=False)
+    again.recall(memory)
+    assert again.partners.refused(Task(counters=kept[0]), SimpleNamespace(task=Task(counters=kept[1])))
+    assert again.memory()["pairs.refused"].shape == (1, 24)

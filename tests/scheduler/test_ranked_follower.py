@@ -119,6 +119,23 @@ def test_candidates_are_described_and_weighed_as_the_policy_does(world):
     assert theirs.sum() > 5 and (ours & theirs).sum() > 0.7 * theirs.sum() and not ours.all()
 
 
+class FarOff(Watched):
+    """The same where whatever runs will run for another 44 hours."""
+
+    def look(self, view, options, planner):
+        state = view.moment.state
+        tasks, runs = state.tasks.copy(), state.slots[0, :, st.STATUS] == st.RUNNING
+        tasks[0, runs, st.LEFT] = 44.0 * 3600.0 / tasks[0, runs, st.STEP]
+        super().look(replace(view, moment=replace(view.moment, state=state._replace(tasks=tasks))), options, planner)
+
+
+def test_a_release_far_off_is_described_as_the_policy_does():
+    world = replace(load_settings("testbed").build_world(), horizon_s=900.0)
+    policy = FarOff(Days(world, 1, WEIGHTS))
+    play(world, policy, 11)
+    assert policy.apart and 40.0 < np.expm1(policy.by.listed.nodes[0, 2]) < 48.0
+
+
 def test_tasks_that_come_are_read_as_the_law_has_them(days):
     beliefs = AttributionBeliefs(days.world, WEIGHTS.attributions)
     by = RankedFollower(days.planner, days.world, WEIGHTS.theta, WEIGHTS.ranker, beliefs)

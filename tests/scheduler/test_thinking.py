@@ -8,10 +8,12 @@ import pytest
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.fork import fork
 from attribution_sched.errors import SettingsError
+from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.scheduler.thinking import Option, Think, _judge, priced
 from tests.cluster.fork_cases import engine_at
+from tests.small_world import small
 
 LITTLE = Think(screen=2, keep=2, confirm=3, hours=0.3)
 
@@ -100,6 +102,24 @@ def test_with_more_waiting_than_it_sees_nothing_is_thought():
         policy.reset(0)
     assert thinking.select(seen) == plain.select(seen)
     assert thinking._coordinator._chosen[1].thought is None
+
+
+def test_in_clusters_of_too_many_domains_nothing_is_thought_where_all_is_full_either():
+    """The small world has two domains; where both are full, sharing is what thinking would compare."""
+    world = replace(small().build_world(), horizon_s=1800.0)
+    thoughts = {}
+    for most in (1, 2):
+        policy = RuleFork(think=replace(LITTLE, most_domains=most))
+        asked, thoughts[most] = policy._coordinator.coordinate, []
+
+        def coordinate(view, kept=thoughts[most], asked=asked, **options):
+            done = asked(view, **options)
+            kept += [done.thought] if not np.any(view.free_devices) else []
+            return done
+
+        policy._coordinator.coordinate = coordinate
+        play(world, policy, 3)
+    assert len(thoughts[1]) > 5 and not any(thoughts[1]) and any(thoughts[2])
 
 
 def test_settings_that_make_no_sense_are_refused():

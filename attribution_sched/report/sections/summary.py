@@ -238,7 +238,7 @@ def _tiles(report: Report, lang: str) -> Tiles:
     else:
         tiles.insert(1, Tile(_word("waited", lang), hours(totals["waiting_h"], lang), _word("waited_note", lang)))
     # Energy without any carbon means that the preset gives no intensity, not that there is none.
-    unknown = totals["energy_kwh"].value and not totals["carbon_kg"].value
+    unknown = totals["energy_kwh"].value and not (totals["carbon_kg"].value or totals["idle_carbon_kg"].value)
     grams = "–" if unknown else amount(totals["carbon_kg"])
     many, beside_it = len(run.domains) > 1, {"idle": amount(totals["idle_carbon_kg"])}
     if many:

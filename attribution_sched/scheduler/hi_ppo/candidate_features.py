@@ -18,6 +18,7 @@ from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import priced_terms
 from attribution_sched.scheduler.hi_ppo.agents import Releases
+from attribution_sched.scheduler.hi_ppo.lower_agent import SHORTEST_H
 from attribution_sched.types import Float32Array, FloatArray, IntArray, Task
 
 if TYPE_CHECKING:
@@ -39,7 +40,12 @@ EDGE = ("bandwidth", "base_bandwidth")
 
 _AT = {name: i for i, name in enumerate(FEATURES)}
 _TASK, _PLAN, _APART, _MOMENT = (_AT[group[0]] for group in (TASK, PLAN, APART, MOMENT))
-SHORTEST_H = 0.02
+
+AWAKE_H = 40.0
+"""A domain counts as awake where a task ends within so many hours."""
+
+LEAST_ODDS = -12.0
+"""Log-probabilities below are read as this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +95,8 @@ def describe_candidates(
             waits,
             i == 0,
             option.trusted,
-            max(-12.0, option.upper),
-            max(-12.0, option.lower),
+            max(LEAST_ODDS, option.upper),
+            max(LEAST_ODDS, option.lower),
             (option.plan is None and view.replanning),
         )
         if waits:
@@ -132,7 +138,7 @@ def describe_candidates(
     found[:, _APART + 5] = found[:, _TASK] - own[_TASK]
     nodes = np.column_stack([
         free / devices, devices / total, np.log1p(releases.hours), releases.devices / devices,
-        (releases.hours < 40.0).astype(np.float64),
+        (releases.hours < AWAKE_H).astype(np.float64),
     ])  # fmt: skip
     base = np.maximum(np.asarray(cluster.wan.bandwidth_gbps, dtype=np.float64), 1e-6)
     edges = np.stack([np.asarray(view.bandwidth_gbps) / base, np.log1p(base) / 4.0], axis=-1)

@@ -128,6 +128,9 @@ CUTS, CUT_TASKS = 5, 3
 PAIRS = "pairs."
 """How the names of what was learnt of pairs begin in a policy's memory."""
 
+REFUSED = "refused"
+"""Name after that of pairs which the cluster refused."""
+
 Moment = tuple[float, tuple[int, ...], tuple[int, ...]]
 """Time, free devices and waiting tasks: while none of these changes, what was chosen for the queue stands."""
 
@@ -274,6 +277,8 @@ class HiPpo:
         """What was learnt of the links and of pairs of tasks; the rest is worked out anew from what is seen."""
         links = dict(self._memory) if self._forecast is None else self._forecast.memory()
         pairs = self.partners.belief.memory() if isinstance(self.partners.belief, TrialBelief) else {}
+        refused = self.partners.refusals()
+        pairs |= {REFUSED: refused} if len(refused) else {}
         return links | {PAIRS + name: array for name, array in pairs.items()}
 
     def recall(self, memory: Mapping[str, NDArray[np.float64]]) -> None:
@@ -283,6 +288,7 @@ class HiPpo:
         if isinstance(self.partners.belief, TrialBelief):
             seen = {name.removeprefix(PAIRS): array for name, array in memory.items() if name.startswith(PAIRS)}
             self.partners.belief.recall(seen)
+        self.partners.recall_refusals(memory.get(PAIRS + REFUSED, np.zeros((0, 0))))
 
     def planner(self, view: Decision) -> Planner:
         """Tables of the view's cluster, made once."""
@@ -426,7 +432,7 @@ class HiPpo:
         else:
             return self._done(None, slot, source, began, timings, 0.0)
         settled, thought, planner = self.clock(), None, self.planner(view)
-        if self.thinks_where_full and self.think is not None and view.moment is not None and not view.backlog:
+        if self.thinks_where_full and view.moment is not None and self._may_think(view):
             own = Option(slot, plan)
             listed = [own, *(each for each in self._partner_options(view, slot, own) if not view.replanning), *others]
             listed = self._with_caps(view, planner, listed, waiting)
@@ -538,14 +544,18 @@ class HiPpo:
         planner, thinker = self.planner(view), self.thinker()
         return thinker.follower(planner, view.moment.world), thinker.beliefs(view.moment.world, planner)
 
+    def _may_think(self, view: Decision) -> bool:
+        """Whether a decision that carries its moment is thought about: not in clusters of too many domains.
+
+        Nor, as with the wide search, with more waiting than it sees: a placement now is worth more than a better one.
+        """
+        return self.think is not None and len(view.cost.cluster) <= self.think.most_domains and not view.backlog
+
     def _think(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, others: int
     ) -> Thought | None:
         """Compare what was settled on with single changes of it; None if there is nothing to compare."""
-        if self.think is None or view.moment is None or len(view.cost.cluster) > self.think.most_domains:
-            return None
-        if view.backlog:
-            # As with the wide search: with more waiting than it sees, a placement now is worth more than a better one.
+        if view.moment is None or not self._may_think(view):
             return None
         sharing = self.pairs and self.partners.apply(view)
         alone = sharing and view.kind.opaque and len(view.queue) == 1
@@ -694,7 +704,9 @@ class HiPpo:
         return self._forecast.gbps(view)
 
     def watch_links(self, view: Decision) -> None:
-        """Take in what a decision tells of the links; where no device is free, deciding does not look at them."""
+        """Take in what a decision tells of pairs that run and, where a device is free, of links: as deciding does."""
+        if self.pairs:
+            self.partners.learn(view)
         if (np.asarray(view.free_devices) > 0).any():
             self._ahead(view)
 
