@@ -125,7 +125,7 @@ class Partners(Packing):
         before = self._refusals.get((view.time_s, task.slot, beside))
         if before is None or before == _refusals(view):
             return False
-        self._refused.add((id(task.counters), id(view.beside(beside).task.counters)))
+        self.refuse(task.counters, view.beside(beside).task.counters)
         return True
 
     def asked(self, view: Decision, slot: int, plan: Plan) -> None:
