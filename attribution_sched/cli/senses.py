@@ -418,7 +418,7 @@ def measure_senses(
         seed: Of the first day.
         cpu_minutes: No further day is begun after so many.
         folder: Where days are kept.
-        only: Arms whose name begins so; all by default.
+        only: Arms whose name begins so, several with ``|`` between; all by default.
         against: Arm that all others are compared with; the one that reads pace and vector by default.
 
     Raises:
@@ -431,7 +431,7 @@ def measure_senses(
     shared = preset == "shared"
     arms = shared_arms(load) if shared else crossing_arms(preset)
     name = f"shared_load_{load}_rule_fork" if shared else preset
-    arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
+    arms = {arm: run for arm, run in arms.items() if arm.startswith(tuple(only.split("|")))}
     if not arms:
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
     if against and against not in arms:

@@ -66,6 +66,15 @@ def test_any_two_arms_are_compared_by_a_command(tmp_path, monkeypatch):
         measure_senses("shared", 3, "0.9", 0, 1.0, tmp_path, against="kind")
 
 
+def test_only_arms_of_several_beginnings_are_played(tmp_path, monkeypatch):
+    from attribution_sched.cli import senses
+
+    calls = {name: [] for name in ("kind", "pace", "pace + EmSHAP vector", "links unknown", "rule, links unknown")}
+    monkeypatch.setattr(senses, "crossing_arms", lambda preset: {name: arm(1.0, seen) for name, seen in calls.items()})
+    measure_senses("cross-domain", 2, "0.9", 5, 60.0, tmp_path, "pace +|links")
+    assert [name for name, seen in calls.items() if seen] == ["pace + EmSHAP vector", "links unknown"]
+
+
 def test_the_vector_is_read_as_shipped_policies_read_it(monkeypatch, tmp_path):
     """The arm and the coordinator's own belief: the same profile of the same task."""
     from attribution_sched.cli import senses
