@@ -120,10 +120,11 @@ ROWS = (
         "cutting models {cut} % of work ({hours} h {interval}); sharing: tasks end {sooner} h sooner {by}; the EmSHAP "
         "vector beside the measured pace {vector} h of work {sure}",
         "cut: none of these allowed or known. Over any partner, tried and undone, {trial}; raw counters in its place "
-        "are level ({raw}); over the models' names it is {name}: **missed**; what links carry at the moment is worth "
-        "nothing",
+        "are level ({raw}); over the models' names it is {name}: **missed**; what links carry at the moment saves "
+        "{links} % of the traffic bill and is worth nothing certain in R",
         "results_senses.md",
         (
+            rf"what links carry at the moment saves the rule (?P<links>{N}) %",
             rf"and (?P<cut>{N}) % \((?P<hours>{N}) h (?P<interval>\[[^]]*\])\) to who thinks",
             rf"tasks end (?P<sooner>{N}) h sooner (?P<by>\[[^]]*\])",
             rf"EmSHAP vector is worth (?P<vector>{N}) h of work (?P<sure>\[[^]]*\])",
