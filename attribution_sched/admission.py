@@ -497,6 +497,12 @@ class Admission:
         if fits is not None:
             raise TaskError(fits)
 
+    def in_vain(self) -> list[str]:
+        """Why kinds fit nowhere whose tasks may arrive, and would fill the queue for ever; one sentence each."""
+        kinds = range(len(self._engine.world.kinds))
+        found = (self._known.setdefault((kind, None), self._obstacle(kind, None)) for kind in kinds)
+        return [why for why in found if why is not None]
+
     def _obstacle(self, kind: int, devices: int | None) -> str | None:
         seen = empty_view(self._engine, kind)
         if devices is not None:

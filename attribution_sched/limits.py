@@ -21,6 +21,7 @@ __all__ = [
     "MOST_BYTES_OF_CONFIG",
     "MOST_CELLS",
     "MOST_DEVICES",
+    "MOST_LAYERS",
     "MOST_NODES",
     "Bound",
     "Why",
@@ -31,6 +32,7 @@ __all__ = [
     "check_path",
     "clean_text",
     "csv_text",
+    "make_folder",
     "name_rule",
     "path_rule",
 ]
@@ -44,6 +46,9 @@ LONGEST_PART = 255
 
 MOST_BYTES_OF_CONFIG = 10_000_000
 """Of a model's configuration file; released ones have a few thousand."""
+
+MOST_LAYERS = 10_000
+"""Of one kind in a model; every layer has a row in tables."""
 
 MOST_NODES = 200_000
 """Values of a settings document, aliases written out."""
@@ -174,6 +179,19 @@ def check_path(field: str, path: str | Path, error: type[AttributionSchedError] 
     rule = path_rule(path)
     if rule is not None:
         raise error(problem(field, str(path), rule, "Give the path of a file"))
+
+
+def make_folder(field: str, folder: Path) -> None:
+    """Make a folder where there is none.
+
+    Raises:
+        SettingsError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"cannot be made ({error.strerror or error})"
+        raise SettingsError(problem(field, str(folder), rule, "Name a folder where you may write")) from None
 
 
 def check_document(document: object, name: str) -> None:

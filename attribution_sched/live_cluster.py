@@ -1024,9 +1024,9 @@ _HORIZON = WorldArrays._fields.index("horizon_s")
 def _least_bytes(kind: TaskKind) -> float:
     """Memory that a model takes at the very least, however it is laid out.
 
-    Its parameters in INT8 if it is served; in 16 bits with gradients if it is trained.
+    Its parameters in INT8 if it is served; in 16 bits with gradients if it is trained, frozen ones for next to nothing.
     """
-    return float(max(1, sum(layer.params for layer in kind.model.layers)) * (4 if kind.training else 1))
+    return max(1.0, float(kind.model.stateful_params(kind.training).sum())) * (4.0 if kind.training else 1.0)
 
 
 # ------ Calling a policy: which task, which plan; the same for live decisions, rehearsals and warm-ups

@@ -1364,7 +1364,7 @@ class System:
             task: One more task, as for :meth:`submit`.
             without: A task that is not there, by its id.
             policy: Another policy, as for :class:`System`.
-            carbon_price: USD per tonne inside R_cost.
+            carbon_price: USD per kg inside R_cost.
             energy_price: USD per kWh inside R_cost.
             futures: How many to play.
             hours: How far; a day by default, or less where many tasks come or a policy has to be asked in every copy.
@@ -1393,7 +1393,7 @@ class System:
             *([] if more is None else [asking.one_more(more)]),
             *([] if without is None else [asking.without(without)]),
             *([] if policy is None else [asking.other_policy(seen, as_policy(policy), asked)]),
-            *([] if carbon_price is None else [asking.price(carbon_usd_per_t=carbon_price)]),
+            *([] if carbon_price is None else [asking.price(carbon_usd_per_kg=carbon_price)]),
             *([] if energy_price is None else [asking.price(energy_usd_per_kwh=energy_price)]),
         ]
         seed = self.seed if seed is None else seed

@@ -80,17 +80,19 @@ ROWS = (
     ),
     Row(
         "J4 · what Hi-PPO's agents learnt: return a day over the rule they begin at, fresh days, no thinking; thinking",
-        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (64 days), where "
+        "±30 % network {learnt} (200 days), testbed {bed}; thinking {think} (±30 % network, 64 days), where "
         "models must be cut (`cross-domain`, 42 days) {cross}. PPO on the fork's advantage, over these agents without "
         "thinking: testbed {ranker} a day, elsewhere nothing certain",
-        "not learnt 0, the ranker's weights shuffled {shuffled}; the rule itself with the fork {fork}: level with the "
-        "agents' thinking, on the testbed {ahead} behind it. With thinking the ranker adds **nothing certain**",
+        "not learnt 0, the ranker's weights shuffled {shuffled}; the rule itself with the fork {fork}: {behind} "
+        "behind the agents' thinking, on the testbed {ahead}, on `cross-domain` level. With thinking the ranker adds "
+        "**nothing certain**",
         "results_hi_ppo.md",
         (
             rf"^\| `ou30` \| pace and vector \| (?P<learnt>{N})", rf"^\| `testbed` \| pace and vector \| (?P<bed>{N})",
             rf"^\| learnt, thinking \|[^|]*\| \*\*(?P<think>{N} \[[^]]*\])\*\*",
             rf"^\| teacher, thinking \|[^|]*\| \*\*(?P<fork>{N} \[[^]]*\])\*\*",
             rf"\(40 from 4750000\) \| \*\*(?P<ranker>{N} ± {N})\*\* \| (?P<shuffled>{N} ± {N})",
+            rf"Learnt − teacher, both thinking: \*\*(?P<behind>{N} \[[^]]*\])",
             rf"both with the fork: \*\*(?P<ahead>{N} \[[^]]*\])\*\*, ahead in",
             rf"^\| `rule` \| {N} \| (?P<cross>{N} \[[^]]*\])",
         ),
@@ -117,14 +119,16 @@ ROWS = (
         "16 pairs of days",
         "cutting models {cut} % of work ({hours} h {interval}); sharing: tasks end {sooner} h sooner {by}; the EmSHAP "
         "vector beside the measured pace {vector} h of work {sure}",
-        "cut: none of these allowed or known. Raw counters in its place {raw} h more; over the models' "
-        "names it is {name}: **missed**; what links carry at the moment is worth nothing",
+        "cut: none of these allowed or known. Over any partner, tried and undone, {trial}; raw counters in its place "
+        "are level ({raw}); over the models' names it is {name}: **missed**; what links carry at the moment is worth "
+        "nothing",
         "results_senses.md",
         (
             rf"and (?P<cut>{N}) % \((?P<hours>{N}) h (?P<interval>\[[^]]*\])\) to who thinks",
             rf"tasks end (?P<sooner>{N}) h sooner (?P<by>\[[^]]*\])",
             rf"EmSHAP vector is worth (?P<vector>{N}) h of work (?P<sure>\[[^]]*\])",
-            rf"vector's place do better, (?P<raw>{N})",
+            rf"over any partner, tried and undone, (?P<trial>{N} h \[[^]]*\])",
+            rf"Raw counters in its place are level in work \((?P<raw>{N} h \[[^]]*\])",
             rf"Over the \*name\* it is (?P<name>{N} h \[[^]]*\])",
         ),
         "attribution-sched bench senses",
@@ -222,13 +226,18 @@ ROWS = (
         "python benchmarks/conditional_shapley.py",
     ),
     Row(
-        "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return a day when it is cut, no thinking",
-        "testbed {bed} (150 days), where three counters cannot be read {unread} with raw counters in EmSHAP's place; "
+        "J2 · the EmSHAP vector beside the measured pace, agents as shipped: return when it is cut",
+        "thinking: `shared` {shared} in 36 hours (14 of them; another task's vector {another}), testbed {thinks} a "
+        "day; no thinking: testbed {bed} (150 days), where three counters cannot be read {unread} with raw counters in "
+        "EmSHAP's place; "
         "`cross-domain-easy` {cross} (200), **nothing**: true demands add {truth} there",
         "neither vector nor pace: {neither} on the testbed; raw counters in the vector's place {raw}: level. Of 200 "
         "decisions {zeroed} change when it is zeroed, {inverted} when inverted; truth in its place would change {most}",
         "results_hi_ppo.md",
         (
+            rf"^\| zeroed at deployment \| {N} \| \*\*(?P<shared>{N} ± {N})\*\* \| {N} ± {N} % \|$",
+            rf"^\| another task's \| {N} \| \*\*(?P<another>{N} ± {N})",
+            rf"^\| zeroed at deployment \| {N} \| \**(?P<thinks>{N} ± {N})\** \| {N} ± {N} % \|[^|]+\|",
             rf"^\| `testbed` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<bed>{N} ± {N})",
             rf"^\| `ou30` \| pace and vector [^\n]*\n\| \| pace, vector cut \|[^|]*\| \**(?P<cross>{N} ± {N})",
             rf"^\| raw counters, operators unread, means \|[^|]*\| \**(?P<unread>{N} ± {N})",

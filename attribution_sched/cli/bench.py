@@ -73,7 +73,7 @@ def senses(
     seed: Annotated[int, typer.Option(help="Of the first day.")] = 3_190_000,
     cpu_minutes: Annotated[float, typer.Option(help="Begin no further day after so many.")] = 8.0,
     output: Annotated[Path, typer.Option(help="Folder of the days that were played.")] = Path("senses"),
-    only: Annotated[str, typer.Option(help="Play arms whose name begins so.")] = "",
+    only: Annotated[str, typer.Option(help="Play arms whose name begins so; several with | between.")] = "",
     against: Annotated[
         str, typer.Option(metavar="ARM", help="Compare all arms with this one.", show_default=False)
     ] = "",

@@ -136,6 +136,8 @@ def run(
                 system = request.open()
             with system:
                 notes(quiet=quiet).print(headline_of(system))
+                for why in system._admission.in_vain() if system._queue == "preset" else ():
+                    notes(quiet=quiet).print(f"[yellow]warning:[/yellow] {escape(why)}", soft_wrap=True)
                 result = go_round_the_loop(system, request, stages)
                 if told := getattr(system.policy, "told", ""):
                     notes(quiet=quiet).print(escape(told))
@@ -567,7 +569,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("energy_kwh", "Energy on the meters", "{:,.2f} kWh"),
     ("traffic_usd", "Traffic between domains", "{:,.2f} USD"),
     ("electricity_usd", "Electricity at the preset's prices", "{:,.2f} USD"),
-    ("carbon_kg", "Carbon of the tasks, accounted", "{:,.2f} kg CO2e"),
+    ("carbon_kg", "Carbon of the tasks, location-based", "{:,.2f} kg CO2e"),
     ("idle_carbon_kg", "  of idle devices beside them", "{:,.2f} kg CO2e"),
     ("network_carbon_kg", "  of the network between domains", "{:,.2f} kg CO2e"),
     ("mean_r_eff", "Mean R_eff of placements", "{:+.3f}"),

@@ -38,6 +38,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.limits import make_folder
 from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.episode import EpisodeSummary, play
@@ -345,14 +346,21 @@ def played(
     folder: Path, name: str, arms: dict[str, Callable[[int], EpisodeSummary]], seeds: range, cpu_s: float
 ) -> Any:
     """Play what is missing, day by day and arm by arm, while time is left; arm → seed → figures of these seeds."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder("output", folder)
     path, began = folder / f"{name}.jsonl", time.process_time()
     days_of: dict[str, dict[int, dict[str, Any]]] = {arm: {} for arm in arms}
     if path.exists():
-        for line in path.read_text().splitlines():
-            told = json.loads(line)
-            if told["arm"] in days_of and told["seed"] in seeds:
-                days_of[told["arm"]][told["seed"]] = told
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+            try:
+                told = json.loads(line)
+                arm, day = told["arm"], told["seed"]
+            except (ValueError, TypeError, KeyError):
+                fix = "Remove the line: its day is played again"
+                raise SettingsError(
+                    problem(f"{path}, line {number}", line[:60], "is no day that was played", fix)
+                ) from None
+            if arm in days_of and day in seeds:
+                days_of[arm][day] = told
     for seed in seeds:
         for arm, run in arms.items():
             if seed in days_of[arm]:
@@ -410,7 +418,7 @@ def measure_senses(
         seed: Of the first day.
         cpu_minutes: No further day is begun after so many.
         folder: Where days are kept.
-        only: Arms whose name begins so; all by default.
+        only: Arms whose name begins so, several with ``|`` between; all by default.
         against: Arm that all others are compared with; the one that reads pace and vector by default.
 
     Raises:
@@ -423,7 +431,7 @@ def measure_senses(
     shared = preset == "shared"
     arms = shared_arms(load) if shared else crossing_arms(preset)
     name = f"shared_load_{load}_rule_fork" if shared else preset
-    arms = {arm: run for arm, run in arms.items() if arm.startswith(only)}
+    arms = {arm: run for arm, run in arms.items() if arm.startswith(tuple(only.split("|")))}
     if not arms:
         raise SettingsError(problem("only", only, "is the beginning of no arm", "Leave it out to play all"))
     if against and against not in arms:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from attribution_sched.cli.console import Stages, examples, notes, out, say_json
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -45,7 +46,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("energy_kwh", "Energy on the meters", "{:,.0f} kWh"),
     ("task_energy_kwh", "  of which tasks", "{:,.0f} kWh"),
     ("idle_energy_kwh", "  of which idle devices", "{:,.0f} kWh"),
-    ("carbon_kg", "Carbon of the tasks", "{:,.0f} kg CO2e"),
+    ("carbon_kg", "Carbon of the tasks, location-based", "{:,.0f} kg CO2e"),
     ("idle_carbon_kg", "  of idle devices beside them", "{:,.1f} kg CO2e"),
     ("network_gb", "Sent from domain to domain", "{:,.0f} GB"),
     ("network_kwh", "  energy of the network for it", "{:,.1f} kWh"),
@@ -104,6 +105,8 @@ def simulate(
     if engine == "astra-sim":
         _astra(settings, policy, seed, astra_binary, as_json)
         return
+    from attribution_sched.admission import Admission
+    from attribution_sched.cluster.engine.engine import Engine
     from attribution_sched.scheduler.episode import play
 
     world = settings.build_world()
@@ -111,6 +114,8 @@ def simulate(
         f"[bold]{settings.name}[/bold]: {len(world.cluster)} domains, {world.cluster.devices} devices, "
         f"{len(world.kinds)} kinds of tasks, {world.horizon_s / 3600:.0f} h  (the first run compiles its kernels)"
     )
+    for why in Admission(Engine(world)).in_vain():
+        notes().print(f"[yellow]warning:[/yellow] {escape(why)}", soft_wrap=True)
     with Stages() as stages, stages.stage("simulating", 1.0) as tell:
         summary = play(world, spec.make(), seed, tell)
     beside: dict[str, Any] | None = None

@@ -33,7 +33,7 @@ def what_if(
     task: Annotated[Path | None, typer.Option(help="YAML file of one more task, as for submit.")] = None,
     without: Annotated[str | None, typer.Option(help="A task that is not there, by its id.")] = None,
     policy: Annotated[str | None, typer.Option(help="Another policy by name.")] = None,
-    carbon_price: Annotated[float | None, typer.Option(help="USD per tonne of carbon inside R_cost.")] = None,
+    carbon_price: Annotated[float | None, typer.Option(help="USD per kg of carbon inside R_cost.")] = None,
     energy_price: Annotated[float | None, typer.Option(help="USD per kWh inside R_cost.")] = None,
     futures: Annotated[int, typer.Option(help="Futures to play.")] = 32,
     hours: Annotated[float | None, typer.Option(help="How far to play; at most a day by default.")] = None,

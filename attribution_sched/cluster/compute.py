@@ -97,9 +97,6 @@ def layer_profile(model: Model, gpu: str) -> LayerProfile | None:
     return LayerProfile(Precision.FP32, by_tp)
 
 
-FROZEN_BYTES, TRAINED_BYTES = 2.0, 16.0
-"""Bytes that a weight under adapters and a trained weight take in mixed precision with Adam."""
-
 LANGUAGE_FAMILIES = ("gpt", "opt", "llama")
 """Families whose absolute speed is pinned by large-model training runs, not by throughput tables."""
 
@@ -233,10 +230,7 @@ def _sharpness(training: bool) -> float:
 
 def _sizes(model: Model, training: bool) -> FloatArray:
     sharded = np.array([layer.tp_sharded for layer in model.layers], dtype=np.float64)
-    params, kept = model.column("params"), model.column("activation_elements")
-    if training:
-        # A frozen weight has neither gradient nor optimiser state: 2 of the 16 bytes of a trained one.
-        params = params - model.column("frozen_params") * (1.0 - FROZEN_BYTES / TRAINED_BYTES)
+    params, kept = model.stateful_params(training), model.column("activation_elements")
     # A sharded head keeps logits, which tensor parallelism divides completely.
     head = sharded * np.array([layer.kind == "head" for layer in model.layers])
     reduced = model.column("tp_reduced_elements")

@@ -1181,7 +1181,7 @@ def moved_bytes(kind: TaskKind, old: Plan, new: Plan, domains: int) -> FloatArra
         domains: K.
     """
     moved = np.zeros((domains, domains))
-    params = kind.model.column("params")
+    params = kind.model.stateful_params(kind.training)
     for target in new.segments:
         each = state_bytes_per_parameter(float(target.precision.element_bytes), kind.training, 0, 1.0)
         for layer in range(target.first, target.stop):

@@ -14,6 +14,7 @@ Budgets are copies, futures and followed decisions, never seconds: the same seed
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,6 +53,7 @@ from attribution_sched.cluster.wan import fail_links, ou_advance
 from attribution_sched.cluster.world import TaskPool, World, build_pool, task_working, working_shares
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.kernels import by_reference, kernel
+from attribution_sched.limits import MOST_DEVICES
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 # ------ Quotas, budgets, the share rule, holds and tasks' own limits: copies obey what a system obeys
@@ -598,6 +600,9 @@ class PairTable(Protocol):
 MOST_ARRIVALS = 4096
 """Tasks that may come in one future."""
 
+MOST_FUTURES = 100_000
+"""Numbers of futures lie below this."""
+
 
 def draw_futures(
     moment: Moment, beliefs: Beliefs, futures: int | Sequence[int], until_s: float, seed: int,
@@ -1009,7 +1014,6 @@ class Copies:
         paid_by_work: Whether reward is paid as work gets done.
         scratch: Buffers.
         tasks: Record of every task of the future's pool that has one.
-        setting: The world that is played.
         present: Which tasks of the future's pool each copy has or will have, shape ``(n, T)``.
         limits: What tenants may use, and tasks on hold.
         partners: As in :class:`Future`: what followers believe of tasks that share devices.
@@ -1027,7 +1031,6 @@ class Copies:
     paid_by_work: bool
     scratch: Scratch
     tasks: Mapping[int, Task]
-    setting: World
     present: BoolArray
     limits: TenantLimits = field(default_factory=no_limits)
     partners: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -1102,11 +1105,6 @@ class Fork:
         return np.asarray(column[1:] - column[:1])
 
     @cached_property
-    def censored(self) -> FloatArray:
-        """Whether a task had not ended when the copies stopped, shape ``(C + 1, F, T)``."""
-        return np.isnan(self.ledger[..., LEDGER_COLUMNS.index("finish_s")])
-
-    @cached_property
     def returns(self) -> FloatArray:
         """R that each copy earned in each future, what unfinished tasks can expect included, shape ``(C + 1, F)``."""
         return total_of(self.totals[..., 2:5] + self.ends, self.weights)
@@ -1157,7 +1155,7 @@ def fork(
         SettingsError: If there are no futures, no time, or a change that does not go with the cluster.
         PlanError: If a task is not there any more, or a plan is not one of this world's.
     """
-    _check(state, futures, hours)
+    _check(state, futures, hours, drain_hours, seed)
     numbers = numbers_of(futures)
     played = len(numbers)
     beliefs = PriorBeliefs(state.world) if beliefs is None else beliefs
@@ -1264,7 +1262,7 @@ def _times(copies: Copies, now_s: float, until_s: float) -> tuple[FloatArray, Fl
 
 def _play(follower: Follower, copies: Copies) -> int:
     try:
-        return follower.play(copies)
+        return operator.index(follower.play(copies))
     except SettingsError:
         raise
     except Exception as error:
@@ -1293,13 +1291,23 @@ def numbers_of(futures: int | Sequence[int]) -> IntArray:
     return np.arange(futures) if isinstance(futures, int | np.integer) else np.asarray(futures, dtype=np.int64)
 
 
-def _check(moment: Moment, futures: int | Sequence[int], hours: float) -> None:
+def _check(moment: Moment, futures: int | Sequence[int], hours: float, drain_hours: float, seed: int) -> None:
+    if not isinstance(moment, Moment):
+        raise SettingsError(problem("state", moment, "must be a Moment", "Fork a decision that carries its moment"))
     whole = isinstance(futures, int | np.integer) and not isinstance(futures, bool) and futures >= 1
     listed = isinstance(futures, range | list | tuple) and len(futures) > 0 and min(futures) >= 0
     if not (whole or listed):
         raise SettingsError(problem("futures", futures, "must be an integer >= 1", "Use 8"))
+    last = numbers_of(futures).max()
+    if last >= MOST_FUTURES:
+        # What each task demands is drawn for all futures up to the last one.
+        raise SettingsError(problem("futures", int(last), f"must lie below {MOST_FUTURES}", "Use futures from 0 on"))
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise SettingsError(problem("seed", seed, "must be an integer >= 0", "Use 0"))
     if not (math.isfinite(hours) and hours > 0.0):
         raise SettingsError(problem("hours", hours, "must be finite and > 0", "Use 6"))
+    if not (math.isfinite(drain_hours) and drain_hours >= 0.0):
+        raise SettingsError(problem("drain_hours", drain_hours, "must be finite and >= 0", "Use 0 for none"))
     for name in ("clock", "links", "tasks", "loads"):
         values = getattr(moment.state, name)[0]
         finite = np.isfinite(values) if name != "clock" else ~np.isnan(values)
@@ -1348,8 +1356,8 @@ def _check_added(moment: Moment, task: Task) -> None:
     if not 0 <= task.kind_index < len(moment.world.kinds):
         rule = f"must lie in 0..{len(moment.world.kinds) - 1}"
         raise SettingsError(problem("added kind_index", task.kind_index, rule, "Use a kind of the world"))
-    if not task.steps > 0:
-        raise SettingsError(problem("added steps", task.steps, "must be > 0", "Give the work in steps"))
+    if not (math.isfinite(task.steps) and task.steps > 0):
+        raise SettingsError(problem("added steps", task.steps, "must be finite and > 0", "Give the work in steps"))
 
 
 class _Variant:
@@ -1515,8 +1523,8 @@ def _stand(
             ledger[:, at, 0] = state.tasks[:, where, st.STARTED]
     return Copies(
         world, state, begin, slot, action, future.believed, ledger, np.zeros((n, 3)), np.zeros(n, dtype=np.int64),
-        not moment.world.reward.per_decision, scratch, _records(moment, order, t, later), moment.world,
-        present, make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order, later)),
+        not moment.world.reward.per_decision, scratch, _records(moment, order, t, later), present,
+        make_limits(moment.world, tenants, n, moment.spent, holds, _asked(moment, changes, order, later)),
         future.partners,
     )  # fmt: skip
 
@@ -1579,6 +1587,9 @@ def _with_devices(moment: Moment, change: Devices) -> Moment:
     cluster = moment.world.cluster
     if not 0 <= change.domain < len(cluster):
         raise SettingsError(problem("domain", change.domain, f"must lie in 0..{len(cluster) - 1}", "Use its index"))
+    if not isinstance(change.more, int | np.integer) or change.more > MOST_DEVICES:
+        rule = f"must be an integer of at most {MOST_DEVICES}"
+        raise SettingsError(problem("devices more", change.more, rule, "Use a negative number for fewer"))
     old = cluster.domains[change.domain]
     if old.devices + change.more < 1:
         fix = "Take fewer away, or cut the domain's links"

@@ -123,26 +123,30 @@ class PhillyWeek:
         monday: First day of the week, for example ``2017-11-06``.
         keep: One task in so many is kept, in order; so a cluster of few devices has the load of the many.
         seed: Of the models drawn for the tasks, and of which of the ``keep`` is kept.
+        speed: How many times as fast it is played.
     """
 
     path: str
     monday: str
     keep: int = 4
     seed: int = 0
+    speed: float = 1.0
 
     def __post_init__(self) -> None:
+        fix = f"One of {', '.join(TRAIN_WEEKS + TEST_WEEKS)}"
         try:
-            datetime.fromisoformat(self.monday)
+            day = datetime.fromisoformat(self.monday)
         except ValueError as error:
-            rule = "must be a day such as 2017-11-06"
-            raise SettingsError(problem("monday", self.monday, rule, f"One of {', '.join(TEST_WEEKS)}")) from error
+            raise SettingsError(problem("monday", self.monday, "must be a day such as 2017-11-06", fix)) from error
+        if day.weekday() != 0:
+            raise SettingsError(problem("monday", self.monday, f"is a {day:%A}", fix))
         if self.keep < 1:
             raise SettingsError(problem("keep", self.keep, "must be >= 1", "Use 1 to keep every task"))
 
     def spec(self) -> ArrivalSpec:
         """Return the form the kernels take; row ``i`` is the ``i``-th arrival."""
         times = np.array([row[0] for row in self._rows()])
-        return spec_of(ArrivalKind.TRACE, 0.0, times_s=times)
+        return spec_of(ArrivalKind.TRACE, 0.0, times_s=times / self.speed)
 
     def draw(self) -> Drawn:
         """The tasks of the week in order of arrival."""

@@ -28,7 +28,7 @@ from attribution_sched.cluster.demands import Demands, draw_demands
 from attribution_sched.cluster.gpus import Gpu
 from attribution_sched.cluster.incidents import Incident, check_incidents
 from attribution_sched.cluster.interference import measured_jobs
-from attribution_sched.cluster.models import Model, TaskType
+from attribution_sched.cluster.models import TRAINED_BYTES, Model, TaskType
 from attribution_sched.cluster.models.opaque import OPAQUE, REQUESTS
 from attribution_sched.cluster.objective import BATCH_LEVELS as BATCH_LEVELS
 from attribution_sched.cluster.objective import SHARE_RULES, KindFields, Quota, ShareRule
@@ -127,9 +127,8 @@ class Domain:
             raise SettingsError(problem(f"{self.name}.carbon_g_per_kwh", given_g, "must be >= 0", "Use g/kWh"))
         if self.carbon is not None and not self.carbon_g_per_kwh > 0:
             rule = "must be > 0 beside a signal of it, which is told as multiples of it"
-            raise SettingsError(
-                problem(f"{self.name}.carbon_g_per_kwh", self.carbon_g_per_kwh, rule, "Use the signal's mean")
-            )
+            fix = "Use the signal's mean; leave the signal out where that is 0"
+            raise SettingsError(problem(f"{self.name}.carbon_g_per_kwh", self.carbon_g_per_kwh, rule, fix))
 
     @property
     def cap_w(self) -> float:
@@ -201,9 +200,6 @@ def within_budgets(cluster: Cluster, free: IntArray) -> IntArray:
 # ------ The world a scheduler lives in: a cluster, the work that arrives, and how decisions are rewarded
 
 Arrivals = Poisson | Diurnal | TraceArrivals | Philly | PhillyWeek
-
-TRAINING_BYTES_PER_PARAMETER = 16.0
-"""Weights, gradients and Adam states, in full or mixed precision."""
 
 
 @dataclass(frozen=True)
@@ -343,7 +339,7 @@ class World:
         reserved = self.cluster.runtime.reserved_bytes
         rooms = [d.devices * max(0.0, d.gpu.memory_bytes - reserved) for d in self.cluster.domains]
         room = sum(sorted(rooms, reverse=True)[: self.max_segments])
-        needed = kind.model.params * (TRAINING_BYTES_PER_PARAMETER if kind.training else 1.0)
+        needed = float(kind.model.stateful_params(kind.training).sum()) * (TRAINED_BYTES if kind.training else 1.0)
         if needed > room:
             given = f"{needed / 1e9:,.0f} GB of weights and states"
             rule = f"the {self.max_segments} largest domains together hold {room / 1e9:,.0f} GB"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from attribution_sched.cluster.objective import KindFields
 from attribution_sched.config.schema import (
     PROFILED_PREFIX,
+    ConstantPrice,
     DaySignal,
     DiurnalSettings,
     DomainLossSettings,
@@ -48,12 +49,14 @@ def known_carbon(name: str) -> float | None:
         return None
 
 
-def signal_of(settings: GridCarbon | SeriesSignal | DaySignal | LiveSignal) -> Signal:
+def signal_of(settings: GridCarbon | ConstantPrice | SeriesSignal | DaySignal | LiveSignal) -> Signal:
     """The signal that some settings describe."""
-    from attribution_sched.cluster.signals import DAY, Grid, Live, Series
+    from attribution_sched.cluster.signals import DAY, Constant, Grid, Live, Series
 
     if isinstance(settings, SeriesSignal):
         return Series.from_csv(settings.path, settings.column)
+    if isinstance(settings, ConstantPrice):
+        return Constant(settings.value)
     if isinstance(settings, DaySignal):
         return Series.hourly(settings.values, DAY)
     if isinstance(settings, LiveSignal):

@@ -131,7 +131,7 @@ def _load(factor: float) -> Callable[[Settings, str], World]:
 
 
 def _scaled(arrivals: Arrivals, factor: float) -> Arrivals:
-    """Make tasks arrive ``factor`` times as often; a recording is played so much faster, of a log more is kept."""
+    """Make tasks arrive ``factor`` times as often; a recording is played so much faster."""
     from attribution_sched.cluster.arrivals import TraceArrivals
     from attribution_sched.cluster.philly import OpaqueTrace, PhillyWeek
 
@@ -139,7 +139,7 @@ def _scaled(arrivals: Arrivals, factor: float) -> Arrivals:
         rows = tuple(replace(row, arrival_s=row.arrival_s / factor) for row in arrivals.rows)
         return replace(arrivals, rows=rows)
     if isinstance(arrivals, PhillyWeek):
-        return replace(arrivals, keep=max(1, round(arrivals.keep / factor)))
+        return replace(arrivals, speed=arrivals.speed * factor)
     return replace(arrivals, rate_per_hour=arrivals.rate_per_hour * factor)
 
 

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from attribution_sched.cluster.objective import Interval, KindFields, Positive, Quota, Reward, ShareRule, Switch
 from attribution_sched.errors import NetworkError, nearest
-from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why, name_rule, path_rule
+from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, MOST_LAYERS, Why, name_rule, path_rule
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.gpus import Gpu
@@ -169,6 +169,18 @@ class SeriesPrice(SeriesSignal):
     column: Name = "usd_per_kwh"
 
 
+class ConstantPrice(Record):
+    """A domain's own price of electricity, the same at all hours.
+
+    Attributes:
+        kind: ``constant``.
+        value: USD/kWh.
+    """
+
+    kind: Literal["constant"]
+    value: NonNegative
+
+
 class DaySignal(Record):
     """A signal that repeats every day, such as a tariff by the hour; it is known ahead.
 
@@ -198,7 +210,7 @@ class LiveSignal(Record):
 
 
 CarbonSettings = Annotated[GridCarbon | SeriesCarbon | DaySignal | LiveSignal, Field(discriminator="kind")]
-ElectricitySettings = Annotated[SeriesPrice | DaySignal | LiveSignal, Field(discriminator="kind")]
+ElectricitySettings = Annotated[ConstantPrice | SeriesPrice | DaySignal | LiveSignal, Field(discriminator="kind")]
 
 
 class DomainDefaults(Record):
@@ -544,7 +556,7 @@ class LayerSettings(Record):
         attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
-    count: Annotated[int, Field(strict=True, ge=1, le=10_000), Why("every layer has a row in tables")] = 1
+    count: Annotated[int, Field(strict=True, ge=1, le=MOST_LAYERS), Why("every layer has a row in tables")] = 1
     flops: NonNegative
     params: NonNegative
     activations: Positive

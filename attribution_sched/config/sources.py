@@ -284,11 +284,4 @@ def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
         for signal in (part.get("carbon"), part.get("electricity")):
             if isinstance(signal, dict) and isinstance(signal.get("path"), str):
                 signal["path"] = str((folder / signal["path"]).resolve())
-    course = document.get("course")
-    if isinstance(course, dict):
-        worlds = course.get("worlds")
-        for part in [*(worlds if isinstance(worlds, list) else ()), course.get("evaluation")]:
-            # A world is a preset by its name or a file by its suffix.
-            if isinstance(part, dict) and str(part.get("preset")).endswith((".yaml", ".yml")):
-                part["preset"] = str((folder / part["preset"]).resolve())
     return document

@@ -80,6 +80,22 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_domain(domain: str) -> str:
+    """A domain's name that is safe as the name of a folder; names of cloud regions are none.
+
+    Raises:
+        ExecutorError: If it is none.
+    """
+    try:
+        return check_key(domain)
+    except ExecutorError:
+        rule = (
+            f"must be 1 to {LONGEST_KEY} letters, digits, - and _ where jobs are really started: it names their folder"
+        )
+        fix = "Take a preset of your own machines, as `attribution-sched init` writes one, or testbed"
+        raise ExecutorError(problem("domain", domain, rule, fix)) from None
+
+
 def check_job(executor: Executor, job: JobSpec) -> None:
     """Whether a job can be meant for a domain.
 

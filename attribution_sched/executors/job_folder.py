@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution_sched.errors import ExecutorError, problem
-from attribution_sched.executors.executor import check_key
+from attribution_sched.executors.executor import check_domain, check_key
 from attribution_sched.executors.records import (
     CANCELLED,
     FAILED,
@@ -57,7 +57,7 @@ class JobFolder:
     """Why a job is lost."""
 
     def __init__(self, domain: str, root: str | os.PathLike[str], grace_s: float) -> None:
-        self.domain, self.grace_s = check_key(domain), grace_s
+        self.domain, self.grace_s = check_domain(domain), grace_s
         self.lock_file: int | None = None
         self.root = Path(root).resolve() / domain
         try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution_sched.errors import ExecutorError, LaunchRefused, problem
-from attribution_sched.executors.executor import check_job, check_key
+from attribution_sched.executors.executor import check_domain, check_job, check_key
 from attribution_sched.executors.job_folder import AT_GATE, lines_of
 from attribution_sched.executors.records import (
     CANCELLED,
@@ -107,7 +107,7 @@ class SlurmExecutor:
         accounting: bool = True,
         submitter: Sequence[str] = (),
     ) -> None:
-        self.domain, self.partition = check_key(domain), partition or domain
+        self.domain, self.partition = check_domain(domain), partition or domain
         self.folder = Path(folder).resolve() / domain
         self.conf, self.gpus, self.options, self.accounting = conf, gpus, tuple(options), accounting
         self.lock_file: int | None = None

@@ -383,14 +383,13 @@ def lose(view: Decision, domain: str) -> tuple[Phrase, Change]:
     return Phrase("what_if.change.lose", domain=domain), Lose(_index(view, domain))
 
 
-def price(*, carbon_usd_per_t: float | None = None, energy_usd_per_kwh: float | None = None) -> tuple[Phrase, Change]:
-    """Another price of carbon (USD per tonne) or of energy inside R_cost."""
-    name, value = ("carbon", carbon_usd_per_t) if energy_usd_per_kwh is None else ("energy", energy_usd_per_kwh)
+def price(*, carbon_usd_per_kg: float | None = None, energy_usd_per_kwh: float | None = None) -> tuple[Phrase, Change]:
+    """Another price of carbon or of energy inside R_cost, in the units of a preset's ``reward``."""
+    name, value = ("carbon", carbon_usd_per_kg) if energy_usd_per_kwh is None else ("energy", energy_usd_per_kwh)
     if value is None or not (math.isfinite(value) and value >= 0.0):
-        raise SettingsError(problem(f"{name} price", value, "must be finite and >= 0", "Use 50"))
+        raise SettingsError(problem(f"{name} price", value, "must be finite and >= 0", "Use 0.1"))
     words = Phrase(f"what_if.change.{name}", price=number(value))
-    per_kg = None if carbon_usd_per_t is None else carbon_usd_per_t / 1e3
-    return words, Price(energy_usd_per_kwh=energy_usd_per_kwh, carbon_usd_per_kg=per_kg)
+    return words, Price(energy_usd_per_kwh=energy_usd_per_kwh, carbon_usd_per_kg=carbon_usd_per_kg)
 
 
 def other_policy(view: Decision, policy: Policy, own: Policy) -> tuple[Phrase, Change]:

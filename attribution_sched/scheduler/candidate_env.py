@@ -378,7 +378,12 @@ class SB3Policy(AgentPolicy):
     ) -> None:
         shape = getattr(getattr(model, "observation_space", None), "shape", None)
         size = shape[0] if shape is not None and len(shape) == 1 else None
-        super().__init__(self._predict, int(model.action_space.n), attributor, name, size, signals=signals, waits=waits)
+        space = getattr(model, "action_space", None)
+        if not isinstance(space, gym.spaces.Discrete):
+            given = type(model).__name__ if space is None else space
+            fix = "Train it on an environment with candidate plans, attribution_sched/TestbedPlans-v0 for example"
+            raise ModelFitError(problem("model", str(given), "must be a model whose action space is Discrete", fix))
+        super().__init__(self._predict, int(space.n), attributor, name, size, signals=signals, waits=waits)
         self.model = model
         self._masks = "action_masks" in signature(model.predict).parameters
 

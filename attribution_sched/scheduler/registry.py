@@ -219,6 +219,7 @@ _SPECS = (
         "attribution_sched.scheduler.auto",
         "Auto",
         pairs=True,
+        caps=True,
     ),
     PolicySpec(
         "sjf+correct",
@@ -251,11 +252,11 @@ _VARIANTS = (
     ),
     _hi_ppo("quick", "without thinking: agents and search", think=False),
     _hi_ppo("ranked", "with experience instead of thinking: a ranker learnt by PPO on the fork", weights=RANKED),
-    _hi_ppo("gru", "told what a recurrent network forecasts of the links", predict="gru"),
-    _hi_ppo("persistence", "told that links stay as they were read", predict="persistence"),
-    _hi_ppo("adaptive", "its weight of cost follows the state of the network", wishes="adaptive"),
-    _hi_ppo("pareto", "its reward weights are drawn anew at every decision", wishes="pareto"),
-    _hi_ppo("propose", "as the agents propose, without search", search=False),
+    _hi_ppo("gru", "without thinking; told what a recurrent network forecasts of the links", predict="gru"),
+    _hi_ppo("persistence", "without thinking; told that links stay as they were read", predict="persistence"),
+    _hi_ppo("adaptive", "without thinking; its weight of cost follows the state of the network", wishes="adaptive"),
+    _hi_ppo("pareto", "without thinking; its reward weights are drawn anew at every decision", wishes="pareto"),
+    _hi_ppo("propose", "as the agents propose, without search or thinking", search=False),
 )
 
 POLICIES: Mapping[str, PolicySpec] = MappingProxyType({spec.name: spec for spec in (*_SPECS, *_VARIANTS)})

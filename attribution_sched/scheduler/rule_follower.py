@@ -61,6 +61,10 @@ from attribution_sched.planning.power_caps import BUSY, PAIR, SINGLE, Judge, bes
 from attribution_sched.scheduler.glass_box.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     DEAD,
+    L_SIZE,
+    L_TIME,
+    L_USE,
+    L_WORTH,
     LAYOUT_CHOICE,
     PartialPlans,
     bounded_log,
@@ -157,7 +161,6 @@ class Buffers(NamedTuple):
     first: IntArray
     allowed: BoolArray
     choices: Float32Array
-    seconds: Float32Array
     worth: Float32Array
     layout: IntArray
     precision: IntArray
@@ -173,7 +176,7 @@ def _quickest(rule: RuleArrays, kind: int, k: int, free: int) -> float:
     c = rule.tables.domain_class[k]
     known = rule.quickest[kind, c, free]
     if np.isnan(known):
-        known, _ = fastest_inside(rule.tables, kind, k, free, 0, 0, rule.tables.cost.n_layers[kind])
+        known = fastest_inside(rule.tables, kind, k, free, 0, 0, rule.tables.cost.n_layers[kind])
         rule.quickest[kind, c, free] = known
     return float(known)
 
@@ -183,7 +186,7 @@ def _pick(rule: RuleArrays, b: Buffers, k: int, first: int) -> tuple[int, int, i
     """Layout, format and level of a segment, as the rule weighs them; −1 if there is none."""
     t, d = rule.tables, b.drafts
     b.domain[0], b.first[0] = k, first
-    segment_choices(t, d, b.rows, b.domain, b.first, b.allowed, b.choices, b.seconds, b.worth)
+    segment_choices(t, d, b.rows, b.domain, b.first, b.allowed, b.choices, b.worth)
     found, most = -1, -np.inf
     for lay in range(t.sizes.size):
         offered = False
@@ -193,9 +196,9 @@ def _pick(rule: RuleArrays, b: Buffers, k: int, first: int) -> tuple[int, int, i
         if not offered:
             continue
         row = b.choices[0, lay]
-        crowded = 1.0 + (CROWD * d.wishes[0, 2] + SOON) * float(np.float32(2.0) ** (np.float32(4.0) * row[4]))
-        time = float(np.exp(np.float32(2.0) * row[0]))
-        score = USE * d.wishes[0, 1] * row[11] - d.wishes[0, 0] * time * crowded + np.float32(1e-3) * row[12]
+        crowded = 1.0 + (CROWD * d.wishes[0, 2] + SOON) * float(np.float32(2.0) ** (np.float32(4.0) * row[L_SIZE]))
+        time = float(np.exp(np.float32(2.0) * row[L_TIME]))
+        score = USE * d.wishes[0, 1] * row[L_USE] - d.wishes[0, 0] * time * crowded + np.float32(1e-3) * row[L_WORTH]
         if score > most:
             found, most = lay, score
     if found < 0:
@@ -339,7 +342,6 @@ def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: Int
     for k in range(domains):
         d.used[0, k] = False
     d.after[0], d.level[0], d.written[0], d.replica[0], d.status[0], d.devices[0] = 0, -1, 0, 0, 0, 0
-    d.slowest[0] = 0.0
     done: bool = _cut(rule, b)
     count = d.written[0]
     for p in range(count if done else 0):
@@ -894,15 +896,13 @@ class RuleFollower:
         one = np.zeros(1, dtype=np.int64)
         n_layouts, slots = len(t.sizes), world.max_running + world.queue_capacity
         form = (1, n_layouts, FORMATS, BATCH_LEVELS)
-        free, held = np.zeros((1, k), dtype=np.int64), np.zeros((1, k), dtype=np.bool_)
         self.buffers = Buffers(
-            drafts=open_partial_plans(t, one, free, np.zeros((1, 4, k, k)), held, np.zeros((1, 3))),
+            drafts=open_partial_plans(t, one, np.zeros((1, k), dtype=np.int64), np.zeros((1, 3))),
             rows=one.copy(),
             domain=one.copy(),
             first=one.copy(),
             allowed=np.zeros(form, dtype=np.bool_),
             choices=np.zeros((1, n_layouts, LAYOUT_CHOICE), dtype=np.float32),
-            seconds=np.zeros(form, dtype=np.float32),
             worth=np.zeros(form, dtype=np.float32),
             layout=one.copy(),
             precision=one.copy(),

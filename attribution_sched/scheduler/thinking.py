@@ -306,10 +306,10 @@ class Thinker:
         found = decode(planner, decisions.take(np.zeros(many, dtype=np.int64)), tried)
         kept = distinct(found, (TRIED == OWN) | tried.made, many)
         kept[0] = True
-        odds, own = judge.log_probability(found.trace), int(decisions.slot[0, 0])
+        odds, own = judge.log_probability(found), int(decisions.slot[0, 0])
         options = []
         for r in np.flatnonzero(kept).tolist():
-            task = int(found.trace.task[r])
+            task = int(found.task[r])
             if task == decisions.kind.shape[1] or found.batch.counts[r] == 0:
                 options.append(Option(own, None, *odds[r].tolist()))
             else:

@@ -10,6 +10,7 @@ from attribution_sched.cli.senses import FIGURES, measure_senses, played, table,
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
+from attribution_sched.scheduler.arena.records import EpisodeStore
 from attribution_sched.types import Task
 
 
@@ -65,6 +66,15 @@ def test_any_two_arms_are_compared_by_a_command(tmp_path, monkeypatch):
         measure_senses("shared", 3, "0.9", 0, 1.0, tmp_path, against="kind")
 
 
+def test_only_arms_of_several_beginnings_are_played(tmp_path, monkeypatch):
+    from attribution_sched.cli import senses
+
+    calls = {name: [] for name in ("kind", "pace", "pace + EmSHAP vector", "links unknown", "rule, links unknown")}
+    monkeypatch.setattr(senses, "crossing_arms", lambda preset: {name: arm(1.0, seen) for name, seen in calls.items()})
+    measure_senses("cross-domain", 2, "0.9", 5, 60.0, tmp_path, "pace +|links")
+    assert [name for name, seen in calls.items() if seen] == ["pace + EmSHAP vector", "links unknown"]
+
+
 def test_the_vector_is_read_as_shipped_policies_read_it(monkeypatch, tmp_path):
     """The arm and the coordinator's own belief: the same profile of the same task."""
     from attribution_sched.cli import senses
@@ -93,3 +103,13 @@ def test_the_vector_is_read_as_shipped_policies_read_it(monkeypatch, tmp_path):
 def test_wrong_words_are_refused(tmp_path, load, days):
     with pytest.raises(SettingsError, match="must be"):
         measure_senses("shared", days, load, 0, 1.0, tmp_path)
+
+
+def test_a_damaged_day_and_a_folder_that_cannot_be_made_are_one_clear_error_each(tmp_path):
+    """They were a JSONDecodeError and a FileNotFoundError."""
+    (tmp_path / "world.jsonl").write_text('{"arm": "nothing", "seed": 10}\n{"arm": "noth\n')
+    with pytest.raises(SettingsError, match=r"world\.jsonl, line 2 = .*is no day that was played. Remove the line"):
+        played(tmp_path, "world", {"nothing": arm(1.0, [])}, range(10, 12), 60.0)
+    for make in (lambda folder: played(folder, "world", {}, range(1), 1.0), EpisodeStore):
+        with pytest.raises(SettingsError, match=r"output = .*cannot be made .*Name a folder where you may write"):
+            make(tmp_path / "world.jsonl" / "deeper")

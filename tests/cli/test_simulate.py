@@ -66,3 +66,16 @@ def test_other_mistakes_too(here):
     refused(invoke("simulate", "--engine", "simpi"), "Did you mean 'simpy'?")
     refused(invoke("simulate", "--mtbf-h", "5"), "Add --engine simpy")
     refused(invoke("simulate", "--engine", "simpy", "--mtbf-h", "-5"), "mtbf_h")
+
+
+def test_kinds_that_fit_nowhere_are_told_before_they_fill_the_queue(here):
+    """Their tasks arrived, waited in vain and turned others away, and nothing said so."""
+    (here / "small.yaml").write_text(
+        "extends: testbed\ndomain_defaults: {gpu: T4-16}\nepisode: {horizon_s: 600.0}\n"
+        "kinds:\n  - {model: sdxl-unet, batch_size: 32, microbatches: [4, 8, 16, 32], steps: [1, 2], epoch_steps: 2}\n"
+        "  - {model: resnet-50, batch_size: 32, microbatches: [4, 8, 16, 32], steps: [1, 2], epoch_steps: 2}\n"
+    )
+    for command in (("simulate", "--policy", "sjf"), ("run", "--policy", "sjf", "--tasks", "1", "--no-explain")):
+        done = invoke(*command, "--preset", "small.yaml")
+        assert done.exit_code == 0, done.stderr
+        assert "'sdxl-unet': fits nowhere" in done.stderr and "'resnet-50': fits" not in done.stderr

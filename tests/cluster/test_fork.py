@@ -238,6 +238,38 @@ def test_bad_input_is_one_clear_error_each(moment, rule, beliefs):
         fork(replace(moment, state=moment.state._replace(links=links)), [Wait()], 1, 1.0, rule, 0, beliefs=beliefs)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"seed": -1}, "seed = -1: must be an integer >= 0"),
+        ({"seed": 0.5}, r"seed = 0\.5"),
+        ({"futures": [10**12]}, "futures = 1000000000000: must lie below"),
+        ({"drain_hours": -5.0}, r"drain_hours = -5\.0: must be finite and >= 0"),
+        ({"drain_hours": float("nan")}, "drain_hours = nan"),
+        ({"state": None}, "state = None: must be a Moment"),
+        ({"changes": [Devices(0, 10**9)]}, "devices more = 1000000000: must be an integer of at most"),
+        ({"changes": [Devices(0, 0.5)]}, r"devices more = 0\.5"),
+        ({"changes": [Add(Task(kind_index=0, steps=float("inf")))]}, "added steps = inf: must be finite"),
+    ],
+)
+def test_numbers_that_cannot_be_played_are_refused_by_name(moment, rule, beliefs, wrong, match):
+    """They ended in the middle of numpy, or filled the machine's memory; a negative drain was played."""
+    given = {"state": moment, "changes": [Wait()], "futures": 1, "hours": 1.0, "follower": rule, "seed": 0} | wrong
+    with pytest.raises(SettingsError, match=match):
+        fork(**given, beliefs=beliefs)
+
+
+def test_a_follower_that_does_not_say_what_it_decided_is_named(moment, beliefs):
+    class Silent:
+        name = "silent"
+
+        def play(self, copies):
+            return None
+
+    with pytest.raises(SettingsError, match="follower = 'silent': failed while it played copies on"):
+        fork(moment, [Wait()], 1, 1.0, Silent(), 0, beliefs=beliefs)
+
+
 @pytest.mark.parametrize("futures", [0, -3, 1.5, float("nan"), True, (), "8"])
 def test_no_futures_are_no_answer(moment, rule, beliefs, futures):
     with pytest.raises(SettingsError, match=r"futures = .*must be an integer >= 1"):

@@ -102,6 +102,8 @@ def test_bad_settings():
         Philly(0.0)
     with pytest.raises(SettingsError, match="monday"):
         PhillyWeek("x.csv", "next week")
+    with pytest.raises(SettingsError, match=r"monday = '2017-11-07': is a Tuesday\. One of 2017-10-02"):
+        PhillyWeek("x.csv", "2017-11-07")
     with pytest.raises(TraceError, match="cannot be read"):
         PhillyWeek("/nowhere.csv", "2017-11-06").draw()
     settings = load_settings("shared").model_dump(mode="json")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from attribution_sched.cluster.models.huggingface import EXAMPLES
+from attribution_sched.cluster.world import hourly_ratios
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
 
@@ -109,6 +110,19 @@ def test_carbon_may_be_a_signal(tmp_path):
     (tmp_path / "co2.csv").write_text("time_s,carbon_g_per_kwh\n0,100\n3600,nan\n")
     with pytest.raises(SettingsError, match="finite"):
         world(tmp_path, carbon=", carbon: {kind: series, path: co2.csv}")
+
+
+def test_a_domain_may_have_a_price_of_its_own_at_all_hours(tmp_path):
+    """Only a file, 24 numbers or a live source could say it."""
+    priced = load_settings("cross-domain").model_dump(mode="json", exclude_none=True)
+    priced["domains"][0]["electricity"] = {"kind": "constant", "value": 0.3}
+    built = load_settings(priced).build_world()
+    signal = built.cluster.domains[0].electricity
+    assert signal.at(5e5) == 0.3 and signal.forecast(0.0, 7200.0) == (0.3, 0.0)
+    assert hourly_ratios(built)[0, :, 0] == pytest.approx(3.0)
+    with pytest.raises(SettingsError, match=r"electricity\.value = -1: must be >= 0"):
+        priced["domains"][0]["electricity"]["value"] = -1
+        load_settings(priced)
 
 
 def test_a_tariff_by_the_hour_needs_a_usual_price(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from attribution_sched.cluster.arrivals import ArrivalRow, TraceArrivals
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
+from attribution_sched.cluster.philly import PhillyWeek
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import DESCRIPTIONS, SCENARIOS, _scaled, build_scenario, scenario_names
 from attribution_sched.errors import SettingsError
@@ -99,6 +100,18 @@ def test_half_domains_leave_the_largest_models_no_domain():
 def test_a_recording_is_played_faster():
     rows = tuple(ArrivalRow(float(t), "bert-base", 10, 32, 0, "a") for t in (0, 60, 120))
     assert [row.arrival_s for row in _scaled(TraceArrivals(rows), 1.2).rows] == pytest.approx([0, 50, 100])
+
+
+def test_a_week_of_a_log_is_played_faster_whatever_is_kept_of_it(tmp_path):
+    """Of a week of which every task was kept no more could be kept, and in others one in two for one in three."""
+    lines = [f"2017-11-06 0{minute // 60}:{minute % 60:02d}:00,60,1,60,a" for minute in range(0, 180, 6)]
+    log = tmp_path / "philly.csv"
+    log.write_text("\n".join(["timestamp,duration,num_gpus,gpu_time,cluster", *lines]) + "\n")
+    for keep in (1, 3):
+        week = PhillyWeek(str(log), "2017-11-06", keep=keep)
+        usual = week.spec().times(86_400.0)
+        for factor in (0.8, 1.2):
+            assert _scaled(week, factor).spec().times(86_400.0) * factor == pytest.approx(usual)
 
 
 @pytest.mark.parametrize("count", [3, 8, 16, 64])

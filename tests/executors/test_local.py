@@ -189,3 +189,12 @@ def test_a_command_that_does_not_exist_fails_and_says_so(east):
     handle = ended(east)
     assert (handle.state, handle.exit_code) == ("failed", 127)
     assert "no-such-command" in (east.root / "jobs" / KEY / "output").read_text()
+
+
+def test_a_cloud_regions_name_is_refused_as_a_domains_and_not_as_a_key(tmp_path):
+    """`--cluster local` with the default preset said that a decision's key was wrong."""
+    with pytest.raises(
+        ExecutorError, match=r"domain = 'aws:us-east-1': must be 1 to 120 letters.*attribution-sched init"
+    ):
+        LocalExecutor("aws:us-east-1", 8, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -59,10 +59,10 @@ def test_weights_times_components_are_the_reward(system):
 
 
 def test_another_policy_another_price_another_task(system):
-    changes = {"policy": "fcfs", "carbon_price": 50.0, "energy_price": 0.2, "task": {"kind": "bert-large"}}
+    changes = {"policy": "fcfs", "carbon_price": 0.05, "energy_price": 0.2, "task": {"kind": "bert-large"}}
     answers = system.what_if(**changes, futures=3, hours=2.0)
     words = [str(each.change) for each in answers]
-    assert words[1:] == ["fcfs in place of rule", "carbon at 50 USD/t", "energy at 0.2 USD/kWh"]
+    assert words[1:] == ["fcfs in place of rule", "carbon at 0.05 USD/kg", "energy at 0.2 USD/kWh"]
     assert words[0].startswith("one more task, ")
     assert answers[2]["r_cost"].delta > 0.0
     assert answers[2]["energy"].delta == 0.0
@@ -72,7 +72,7 @@ def test_another_policy_another_price_another_task(system):
 
 def test_r_at_another_price_is_not_told_as_an_effect(system):
     """Nobody decides otherwise: only what R and its baseline are counted at differs."""
-    [told] = system.what_if(carbon_price=500.0, futures=3, hours=2.0)
+    [told] = system.what_if(carbon_price=0.5, futures=3, hours=2.0)
     assert told["reward"].certain and not told["energy"].certain
     assert "nothing changes for certain" in told.say() and "new price" in told.say()
     assert "R −" not in told.say() and "R +" not in told.say()

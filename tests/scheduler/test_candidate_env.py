@@ -116,6 +116,17 @@ def test_a_reading_that_is_missing_is_no_reading_of_nought():
             policy.decide(replace(seen, **changed))
 
 
+@pytest.mark.parametrize("space", [None, gym.spaces.MultiDiscrete([3, 3]), gym.spaces.Box(0.0, 1.0, (2,))])
+def test_what_has_learnt_other_actions_is_one_clear_error(space):
+    """It was an AttributeError of Gymnasium's."""
+
+    class Learnt:
+        action_space = space
+
+    with pytest.raises(ModelFitError, match=r"must be a model whose action space is Discrete\. Train it on"):
+        SB3Policy(Learnt() if space is not None else "model.zip")
+
+
 def test_a_learner_of_another_library_plays_in_the_arena_and_is_explained():
     sb3_contrib = pytest.importorskip("sb3_contrib")
     import torch

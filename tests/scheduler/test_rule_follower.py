@@ -52,7 +52,7 @@ def test_whole_days_are_the_same_and_the_ledger_adds_up(preset, hours):
     actions = np.zeros((DAYS, world.max_segments, 5), dtype=np.int64)
     copies = Copies(
         engine.arrays, engine.state, nothing, nothing, actions, np.zeros((len(engine.pool), 4)), ledger,
-        np.zeros((DAYS, 3)), nothing.copy(), not world.reward.per_decision, engine._scratch, {}, world,
+        np.zeros((DAYS, 3)), nothing.copy(), not world.reward.per_decision, engine._scratch, {},
         np.ones((DAYS, 2000), dtype=bool),
     )  # fmt: skip
     assert RuleFollower(planner, world).play(copies) > 10

@@ -78,6 +78,13 @@ class Layer:
         return self.conv_flops + self.fc_flops + self.attention_flops
 
 
+FROZEN_BYTES = 2.0
+"""Bytes that a weight under adapters takes in training."""
+
+TRAINED_BYTES = 16.0
+"""Bytes of a trained weight with gradient and Adam's states, in full or mixed precision."""
+
+
 @dataclass(frozen=True)
 class Model:
     """A named chain of layers.
@@ -116,8 +123,16 @@ class Model:
 
     @cached_property
     def params(self) -> float:
-        """Number of trainable parameters."""
+        """Number of parameters, frozen ones included."""
         return float(sum(layer.params for layer in self.layers))
+
+    def stateful_params(self, training: bool) -> FloatArray:
+        """Parameters of every layer by the memory their states take, shape ``(n_layers,)``.
+
+        A frozen weight has neither gradient nor optimiser state: in training it counts as 2 of 16 bytes.
+        """
+        params = self.column("params")
+        return params - self.column("frozen_params") * (1.0 - FROZEN_BYTES / TRAINED_BYTES) if training else params
 
     @cached_property
     def forward_flops(self) -> float:

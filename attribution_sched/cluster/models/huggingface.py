@@ -31,7 +31,7 @@ from attribution_sched.cluster.models.transformers import (
 )
 from attribution_sched.cluster.models.unet import unet
 from attribution_sched.errors import TaskError, problem
-from attribution_sched.limits import MOST_BYTES_OF_CONFIG
+from attribution_sched.limits import MOST_BYTES_OF_CONFIG, MOST_LAYERS
 
 LONGEST_DEFAULT = 4096
 """Tokens per sample where nobody says: a configuration states what a model can read, not what a task gives it."""
@@ -127,6 +127,9 @@ def _whole(config: Mapping[str, Any], key: str, default: int | None = None) -> i
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise TaskError(problem(f"config.{name}", value, "must be a whole number ≥ 1", "Mend the configuration"))
+        if "layer" in name and value > MOST_LAYERS:
+            rule = f"must be at most {MOST_LAYERS:,}: every layer has a row in tables"
+            raise TaskError(problem(f"config.{name}", value, rule, "Mend the configuration"))
         return value
     if default is None:
         names = " or ".join(_ALIASES.get(key, (key,)))
@@ -156,7 +159,8 @@ def _decoder(config: Mapping[str, Any], shape: Shape, family: str) -> Model:
         head_size=_whole(config, "head_dim", hidden // heads if hidden % heads == 0 else 0),
     )  # fmt: skip
     experts = _whole(config, "experts", 0)
-    dense_first = int(config.get("first_k_dense_replace") or 0) if experts else layers
+    dense = _whole(config, "first_k_dense_replace") if config.get("first_k_dense_replace") else 0
+    dense_first = dense if experts else layers
     chain = []
     for i in range(layers):
         name = f"block {i + 1}"

@@ -34,6 +34,7 @@ class _Seen:
     inputs: float = 0.0
     outputs: float = 0.0
     kept: float = 0.0
+    params: float = 0.0
 
 
 def from_torch(
@@ -60,7 +61,15 @@ def from_torch(
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    units = {id(child): _Seen(label, child) for label, child in _units(module)}
+    if not isinstance(module, torch.nn.Module):
+        raise TaskError(problem("module", type(module).__name__, "must be a torch module", "Give the network itself"))
+    children = _units(module)
+    if not children and any(True for _ in module.parameters()):
+        children = [(type(module).__name__, module)]
+    units = {id(child): _Seen(label, child) for label, child in children}
+    # Moving to the meta device makes two parameters of one that is tied.
+    sizes = {id(p): p.numel() for p in module.parameters()}
+    owned = {key: [id(p) for p in seen.module.parameters()] for key, seen in units.items()}
     order: list[_Seen] = []
     hooks = []
 
@@ -88,8 +97,12 @@ def from_torch(
     if not order:
         raise TaskError(problem("module", type(module).__name__, "none of its children ran", "Give a module of layers"))
     counts = {key.removeprefix(f"{type(module).__name__}."): value for key, value in counter.get_flop_counts().items()}
+    total = float(sum(sizes.values()))
+    for seen in order:
+        seen.params = float(sum(sizes.pop(p, 0) for p in owned[id(seen.module)]))
+    # What stands beside the children (tables of positions, class tokens), and what did not run, enters with the first.
+    order[0].params += float(sum(sizes.values()))
     layers = tuple(_layer(seen, counts.get(seen.name, {})) for seen in order)
-    total = float(sum(p.numel() for p in {id(p): p for p in module.parameters()}.values()))
     return Model(
         name=name, family=family, task_type=task_type, layers=layers, sequence_length=sequence_length,
         input_size=(sequence_length, max(1, int(order[0].outputs / sequence_length))), published_params=total,
@@ -133,7 +146,7 @@ def _layer(seen: _Seen, counts: Any) -> Layer:
     for operator, number in counts.items():
         known = (kind for kind, words in _OPERATORS.items() if any(word in str(operator) for word in words))
         flops[next(known, "fc")] += float(number)
-    params = float(sum(p.numel() for p in seen.module.parameters()))
+    params = seen.params
     convolves = flops["conv"] > flops["fc"] + flops["attention"]
     sharded = params > 0 and not convolves
     return Layer(

@@ -14,9 +14,15 @@ from typing import Any
 
 from attribution_sched.cluster.models import Layer, Model, TaskType
 from attribution_sched.errors import TaskError, problem
+from attribution_sched.limits import MOST_LAYERS
 
 TEXT_TOKENS = 77
 """Tokens of a prompt, as CLIP cuts or pads them."""
+
+
+def _most(key: str) -> int:
+    """Largest number of a key: every layer has a row in tables."""
+    return MOST_LAYERS if "layers" in key else 10**9
 
 
 def _levels(config: Mapping[str, Any], key: str, kind: type, count: int | None = None) -> tuple[Any, ...]:
@@ -24,10 +30,16 @@ def _levels(config: Mapping[str, Any], key: str, kind: type, count: int | None =
     found = config.get(key)
     if count is not None and isinstance(found, kind) and not isinstance(found, bool):
         found = [found] * count
+    most = _most(key)
     good = isinstance(found, Sequence) and not isinstance(found, str) and all(isinstance(x, kind) for x in found)
-    if not good or not found or (count is not None and len(found) != count) or (kind is int and min(found) < 1):
+    if (
+        not good
+        or not found
+        or (count is not None and len(found) != count)
+        or (kind is int and not 1 <= min(found) <= max(found) <= most)
+    ):
         size = "each level" if count is None else f"each of {count} levels"
-        word = "whole number ≥ 1" if kind is int else "name"
+        word = f"whole number from 1 to {most:,}" if kind is int else "name"
         raise TaskError(problem(f"config.{key}", found, f"must be a {word} for {size}", "Mend the configuration"))
     return tuple(found)
 
@@ -35,8 +47,9 @@ def _levels(config: Mapping[str, Any], key: str, kind: type, count: int | None =
 def _number(config: Mapping[str, Any], key: str, default: int) -> int:
     value = config.get(key)
     value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise TaskError(problem(f"config.{key}", value, "must be a whole number ≥ 1", "Mend the configuration"))
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _most(key):
+        rule = f"must be a whole number from 1 to {_most(key):,}"
+        raise TaskError(problem(f"config.{key}", value, rule, "Mend the configuration"))
     return value
 
 

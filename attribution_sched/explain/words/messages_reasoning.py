@@ -570,7 +570,7 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "{domain} 的 {gpu} {count} 块（功率预算仍为 {watts} W）",
     ),
     "what_if.change.lose": ("{domain} gone", "{domain} 下线"),
-    "what_if.change.carbon": ("carbon at {price} USD/t", "碳价为 {price} 美元/吨"),
+    "what_if.change.carbon": ("carbon at {price} USD/kg", "碳价为 {price} 美元/千克"),
     "what_if.change.energy": ("energy at {price} USD/kWh", "电价为 {price} 美元/千瓦时"),
     "what_if.change.policy": ("{policy} in place of {own}", "改由 {policy} 取代{own}决策"),
     "what_if.change.task": ("one more task, {task}", "增加任务 {task}"),

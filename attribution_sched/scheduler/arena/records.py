@@ -21,6 +21,7 @@ import numpy as np
 from attribution_sched import __version__, cluster
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import CheckpointError, problem
+from attribution_sched.limits import make_folder
 from attribution_sched.scheduler.episode import EpisodeSummary
 from attribution_sched.scheduler.policy import Policy
 
@@ -101,7 +102,7 @@ class EpisodeStore:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE_NAME
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder("output", folder)
 
     def load(self, wanted: Mapping[Key, str], *, replay: bool = False) -> dict[Key, EpisodeRecord]:
         """Read the wanted episodes that are there; a half-written last line is cut off.

@@ -1,4 +1,4 @@
-"""What may come next in a plan that is being written: masks and descriptions of the choices.
+"""What may come next in a plan that is being written: masks of the choices, and what the rule asks of them.
 
 Every choice that a mask allows can be completed: beside the memory of the segment itself, a mask asks whether the
 layers before it still fit into the domains that are left, taken greedily by how far back each reaches. That is
@@ -11,6 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attribution_sched.cluster.cost import share_batch
+from attribution_sched.cluster.plan import (
+    DOMAIN,
+    DP,
+    FIRST,
+    MICROBATCH,
+    PP,
+    PRECISION,
+    REPLICA,
+    SEGMENT_FIELDS,
+    STOP,
+    TP,
+    PlanBatch,
+)
 from attribution_sched.cluster.world import BATCH_LEVELS
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import FORMATS, STAGE_CHOICES, PlannerTables, fill, holds
@@ -25,13 +39,15 @@ D_DOMAIN, D_FIRST, D_STOP, D_LAYOUT, D_FORMAT, D_LEVEL, D_REPLICA = range(7)
 OPEN, DONE, DEAD = 0, 1, 2
 """A draft is being written, finished, or cannot be finished."""
 
-DOMAIN_CHOICE = 16
-CUT_CHOICE = 9
-LAYOUT_CHOICE = 13
-FORMAT_CHOICE = 7
-LEVEL_CHOICE = 5
-DRAFT_FEATURES = 8
-"""Numbers that describe one choice of each kind, and the draft itself."""
+DOMAIN_CHOICE = 4
+C_ROOM, C_PART, C_HOLDS, C_WORTH = range(DOMAIN_CHOICE)
+"""A domain: its free devices (the power of two below them) over all it has, the part of the layers that it can take,
+whether these are all that are left, and the best of what its layouts add to R, times 4."""
+
+LAYOUT_CHOICE = 4
+L_TIME, L_SIZE, L_USE, L_WORTH = range(LAYOUT_CHOICE)
+"""A layout: half the logarithm of its time over the baseline's, a quarter of that of its devices (to base 2), its
+utilisation, and by how much it adds less to R than the best layout, times 8."""
 
 
 @by_reference
@@ -48,11 +64,8 @@ class PartialPlans(NamedTuple):
         written: Segments written, shape ``(R,)``.
         replica: Number of the replica being written, shape ``(R,)``.
         status: ``OPEN``, ``DONE`` or ``DEAD``, shape ``(R,)``.
-        slowest: Longest segment so far, over the baseline's step, shape ``(R,)``.
         devices: Devices used so far, shape ``(R,)``.
         rows: Segments in the order of writing, shape ``(R, P, 7)``.
-        links: Gb/s, seconds, USD per GB and forecast Gb/s, shape ``(R, 4, K, K)``.
-        held: Domains of the plan in force, shape ``(R, K)``.
         wishes: w_eff, w_util, and what holding a device costs others as a share of the time, shape ``(R, 3)``.
     """
 
@@ -65,17 +78,12 @@ class PartialPlans(NamedTuple):
     written: IntArray
     replica: IntArray
     status: IntArray
-    slowest: FloatArray
     devices: IntArray
     rows: IntArray
-    links: FloatArray
-    held: BoolArray
     wishes: FloatArray
 
 
-def open_partial_plans(
-    t: PlannerTables, kind: IntArray, free: IntArray, links: FloatArray, held: BoolArray, wishes: FloatArray
-) -> PartialPlans:
+def open_partial_plans(t: PlannerTables, kind: IntArray, free: IntArray, wishes: FloatArray) -> PartialPlans:
     """Begin a plan for every row."""
     r, k = free.shape
     return PartialPlans(
@@ -88,11 +96,8 @@ def open_partial_plans(
         written=np.zeros(r, dtype=np.int64),
         replica=np.zeros(r, dtype=np.int64),
         status=np.zeros(r, dtype=np.int64),
-        slowest=np.zeros(r),
         devices=np.zeros(r, dtype=np.int64),
         rows=np.zeros((r, t.max_segments, 7), dtype=np.int64),
-        links=np.ascontiguousarray(links, dtype=np.float64),
-        held=np.ascontiguousarray(held, dtype=np.bool_),
         wishes=np.ascontiguousarray(wishes, dtype=np.float64),
     )
 
@@ -121,9 +126,6 @@ def write_segments(
         # One by one: from a tuple numba makes an array first, with words for shapes that cannot be wrong here.
         row = d.rows[r, d.written[r]]
         row[0], row[1], row[2], row[3], row[4], row[5], row[6] = k, at, d.stop[r], lay, q, v, d.replica[r]
-        flops = t.cost.sizes[kind, 8]
-        work = (flops[d.stop[r]] - flops[at]) / flops[n]
-        d.slowest[r] = max(d.slowest[r], t.whole_s[kind, c, lay, q, v] * work / t.base_step_s[kind])
         d.devices[r] += t.sizes[lay]
         d.used[r, k] = True
         d.written[r] += 1
@@ -137,22 +139,50 @@ def write_segments(
             d.replica[r] += 1
 
 
-def draft_features(t: PlannerTables, d: PartialPlans, rows: IntArray) -> Float32Array:
-    """Describe the drafts themselves, shape ``(n, DRAFT_FEATURES)``."""
-    kind, count = d.kind[rows], d.written[rows]
-    n = t.cost.n_layers[kind]
-    flops = t.cost.sizes[kind, 8]
-    index = np.arange(len(rows))
-    slowest = np.log(np.maximum(d.slowest[rows], 1e-3))
-    total = np.asarray(t.domains.rows.devices).sum()
-    return np.column_stack([
-        count / t.max_segments, d.stop[rows] == n, flops[index, d.stop[rows]] / flops[index, n],
-        np.where(count > 0, slowest, 0.0) / 2.0, d.after[rows] / 8.0, d.replica[rows] / 2.0,
-        d.devices[rows] / total, d.level[rows] >= 0,
-    ]).astype(np.float32)  # fmt: skip
+@kernel
+def _segments(t: PlannerTables, d: PartialPlans, r: int, rows: IntArray) -> None:
+    """Write the segments of a finished draft in the order of its layers, replica by replica."""
+    at = 0
+    begin = 0
+    while begin < d.written[r]:
+        end = begin
+        while end < d.written[r] and d.rows[r, end, D_REPLICA] == d.rows[r, begin, D_REPLICA]:
+            end += 1
+        for source in range(end - 1, begin - 1, -1):
+            segment = d.rows[r, source]
+            layout = t.layouts[segment[D_LAYOUT]]
+            row = rows[at]
+            row[DOMAIN] = segment[D_DOMAIN]
+            row[FIRST] = segment[D_FIRST]
+            row[STOP] = segment[D_STOP]
+            row[DP] = layout[0]
+            row[TP] = layout[1]
+            row[PP] = layout[2]
+            row[PRECISION] = segment[D_FORMAT]
+            row[REPLICA] = segment[D_REPLICA]
+            row[MICROBATCH] = t.micro[d.kind[r], segment[D_LEVEL]]
+            at += 1
+        begin = end
+    share_batch(t.cost, t.domains, d.kind[r], t.batch[d.kind[r]], rows, d.written[r], d.replica[r])
 
 
-# ------ What may come next in a plan that is being written: masks and descriptions of the choices
+@kernel
+def _write_plans(t: PlannerTables, d: PartialPlans, segments: IntArray, counts: IntArray) -> None:
+    for r in range(counts.size):
+        if d.status[r] == DONE and d.written[r] > 0:
+            _segments(t, d, r, segments[r])
+            counts[r] = d.written[r]
+
+
+def finished_plans(t: PlannerTables, d: PartialPlans) -> PlanBatch:
+    """All drafts as plans; unfinished ones do nothing."""
+    n = len(d.kind)
+    segments, counts = np.zeros((n, t.max_segments, len(SEGMENT_FIELDS)), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    _write_plans(t, d, segments, counts)
+    return PlanBatch(segments, counts, np.zeros(n, dtype=np.int64))
+
+
+# ------ What may come next
 
 
 LARGEST = 8.0
@@ -252,14 +282,12 @@ def can_begin(t: PlannerTables, d: PartialPlans, r: int) -> bool:
 
 
 @kernel(shared=True)
-def fastest_inside(
-    t: PlannerTables, kind: int, k: int, free: int, after: int, first: int, stop: int
-) -> tuple[float, float]:
-    """Least seconds, and least device-seconds, of a whole model in a domain among layouts that hold the layers."""
+def fastest_inside(t: PlannerTables, kind: int, k: int, free: int, after: int, first: int, stop: int) -> float:
+    """Least seconds of a whole model in a domain among layouts that hold the layers."""
     c = t.domain_class[k]
     if not t.filled[kind, c, after, stop]:
         fill(t, kind, c, after, stop)
-    least, min_device_seconds = np.inf, np.inf
+    least = np.inf
     for lay in range(t.sizes.size):
         if t.sizes[lay] > free:
             continue
@@ -269,10 +297,8 @@ def fastest_inside(
             for v in range(BATCH_LEVELS):
                 if t.reach[kind, c, after, stop, lay, q, v] > first:
                     continue
-                seconds = t.whole_s[kind, c, lay, q, v]
-                least = min(least, seconds)
-                min_device_seconds = min(min_device_seconds, seconds * t.sizes[lay])
-    return least, min_device_seconds
+                least = min(least, t.whole_s[kind, c, lay, q, v])
+    return float(least)
 
 
 @kernel
@@ -317,15 +343,10 @@ def domain_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, mask: Bool
         r = rows[i]
         kind, stop, after = d.kind[r], d.stop[r], d.after[r]
         n = t.cost.n_layers[kind]
-        base = t.base_step_s[kind]
         flops = t.cost.sizes[kind, 8]
-        open_work = flops[stop] / flops[n]
-        params = t.cost.sizes[kind, 0, n] + t.cost.sizes[kind, 1, n]
-        middle = t.cost.boundary[kind, max(1, n // 2)]
         fresh = stop == n
         mask[i, domains] = fresh and d.written[r] > 0
         may_go_on = d.written[r] < t.max_segments
-        neighbour = d.rows[r, d.written[r] - 1, 0] if d.written[r] > 0 else -1
         taken = d.used[r].copy()
         for k in range(domains):
             mask[i, k] = False
@@ -340,58 +361,33 @@ def domain_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, mask: Bool
                 if d.level[r] < 0 or d.level[r] == v:
                     for depth in range(STAGE_CHOICES):
                         first = min(first, t.best[kind, c, after, stop, room, v, depth])
-            least, min_device_seconds = fastest_inside(t, kind, k, d.free[r, k], after, first, stop)
-            row[0] = room / 4.0
-            row[1] = 2.0**room / t.domains.rows[k].devices
-            row[2] = bounded_log(least * open_work / base)
-            row[3] = (stop - first) / n
-            row[4] = 1.0 if first == 0 else 0.0
-            row[5] = bounded_log(min_device_seconds * open_work / base) / 2.0
-            row[6] = 1.0 if d.held[r, k] else 0.0
-            row[7] = 1.0 if fresh and d.written[r] > 0 else 0.0
-            row[8] = bounded_log(d.slowest[r]) / 2.0 if d.written[r] > 0 else 0.0
-            row[15] = max(-4.0, min(4.0, 4.0 * worthiest(t, d, r, k, first, open_work)))
-            if neighbour >= 0:
-                gbps = d.links[r, 0, k, neighbour]
-                row[9] = np.log(gbps / 4.0)
-                row[10] = d.links[r, 1, k, neighbour] * 10.0
-                row[11] = d.links[r, 2, k, neighbour] * 10.0
-                row[12] = d.links[r, 3, k, neighbour] / gbps - 1.0
-                row[13] = bounded_log(2.0 * t.batch[kind] * middle * 8e-9 / gbps / base) / 2.0
-                row[14] = bounded_log(2.0 * params * 8e-9 / gbps / base) / 2.0
+            row[C_ROOM] = 2.0**room / t.domains.rows[k].devices
+            row[C_PART] = (stop - first) / n
+            row[C_HOLDS] = 1.0 if first == 0 else 0.0
+            row[C_WORTH] = max(-4.0, min(4.0, 4.0 * worthiest(t, d, r, k, first, flops[stop] / flops[n])))
 
 
 @kernel(allocates=True)
-def cut_choices(
-    t: PlannerTables, d: PartialPlans, rows: IntArray, domain: IntArray, mask: BoolArray, out: Float32Array
-) -> None:
-    """Describe with which layer a segment in the chosen domain may begin.
+def cut_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, domain: IntArray, mask: BoolArray) -> None:
+    """Say with which layer a segment in the chosen domain may begin.
 
     Args:
         t: Tables.
         d: PartialPlans.
-        rows: PartialPlans to describe, shape ``(n,)``.
+        rows: PartialPlans that are asked about, shape ``(n,)``.
         domain: The chosen domain of each, shape ``(n,)``.
         mask: Output, shape ``(n, N)``.
-        out: Output, shape ``(n, N, CUT_CHOICE)``.
     """
     for i in range(rows.size):
         r, k = rows[i], domain[i]
         kind, stop, after = d.kind[r], d.stop[r], d.after[r]
-        n = t.cost.n_layers[kind]
-        base = t.base_step_s[kind]
-        flops = t.cost.sizes[kind, 8]
-        # Models without any tensor-parallel layer have all their parameters in the second column.
-        params = t.cost.sizes[kind, 0 if t.cost.sizes[kind, 0, n] > 0.0 else 1]
         c, room = t.domain_class[k], log2_floor(d.free[r, k])
         left = t.max_segments - d.written[r] - 1
         mask[i, :] = False
-        out[i] = 0.0
         taken = d.used[r].copy()
         taken[k] = True
         if not t.filled[kind, c, after, stop]:
             fill(t, kind, c, after, stop)
-        earliest = stop
         for v in range(BATCH_LEVELS):
             if d.level[r] >= 0 and d.level[r] != v:
                 continue
@@ -400,7 +396,6 @@ def cut_choices(
                 first = int(t.best[kind, c, after, stop, room, v, depth])
                 if first == stop:
                     continue
-                earliest = min(earliest, first)
                 # The last layer before which the rest still fits; fewer open layers fit if more do.
                 low, high = 0, stop - stages if left > 0 else 0
                 while low < high:
@@ -411,33 +406,6 @@ def cut_choices(
                         high = half - 1
                 for at in range(first, min(low, stop - stages) + 1):
                     mask[i, at] = True
-        least, _ = fastest_inside(t, kind, k, d.free[r, k], after, earliest, stop)
-        others, link = np.inf, 0.0
-        for j in range(taken.size):
-            if not taken[j] and d.free[r, j] > 0:
-                whole = t.whole_s[kind, t.domain_class[j]]
-                for lay in range(t.sizes.size):
-                    if t.sizes[lay] <= d.free[r, j]:
-                        others = min(others, whole[lay].min())
-                link = max(link, d.links[r, 0, j, k])
-        for at in range(stop):
-            row = out[i, at]
-            work = (flops[stop] - flops[at]) / flops[n]
-            rest = flops[at] / flops[n]
-            own = bounded_log(least * work / base)
-            row[0] = work
-            row[1] = (params[stop] - params[at]) / max(1.0, params[n])
-            row[2] = own / 2.0
-            row[3] = rest
-            row[4] = 1.0 if at == 0 else 0.0
-            if at > 0:
-                theirs = bounded_log(others * rest / base)
-                row[5] = theirs / 2.0
-                row[6] = max(-4.0, min(4.0, own - theirs)) / 2.0
-                if link > 0.0:
-                    row[7] = bounded_log(2.0 * t.batch[kind] * t.cost.boundary[kind, at] * 8e-9 / link / base) / 2.0
-            if d.written[r] > 0:
-                row[8] = max(-4.0, min(4.0, own - bounded_log(d.slowest[r]))) / 2.0
 
 
 @kernel(allocates=True, shared=True)
@@ -449,10 +417,9 @@ def segment_choices(
     first: IntArray,
     allowed: BoolArray,
     layouts: Float32Array,
-    seconds: Float32Array,
     worth: Float32Array,
 ) -> None:
-    """Say which layouts, formats and microbatch levels a segment may have, and how long it would take.
+    """Say which layouts, formats and microbatch levels a segment may have, and what they are worth.
 
     Args:
         t: Tables.
@@ -462,8 +429,7 @@ def segment_choices(
         first: First layer of the segments, shape ``(n,)``.
         allowed: Output, shape ``(n, L, 4 formats, 4 levels)``.
         layouts: Output, shape ``(n, L, LAYOUT_CHOICE)``.
-        seconds: Output, log of the segment's time over the baseline's step, shape ``(n, L, 4, 4)``.
-        worth: Output, what the choice adds to R beyond a constant, estimated, same shape.
+        worth: Output, what the choice adds to R beyond a constant, estimated, shape ``(n, L, 4, 4)``.
     """
     for i in range(rows.size):
         r, k, at = rows[i], domain[i], first[i]
@@ -480,10 +446,10 @@ def segment_choices(
             fill(t, kind, c, after, stop)
         allowed[i] = False
         layouts[i] = 0.0
-        seconds[i] = LARGEST
         completes = np.full((STAGE_CHOICES, BATCH_LEVELS), -1, dtype=np.int64)
         worth[i] = -LARGEST
-        quickest, thriftiest, worthiest = np.inf, np.inf, -np.inf
+        worthiest = -np.inf
+        offered = np.zeros(t.sizes.size, dtype=np.bool_)
         least = np.full(t.best.shape[4], np.inf)
         most = np.full(t.best.shape[4], -np.inf)
         for lay in range(t.sizes.size):
@@ -514,7 +480,6 @@ def segment_choices(
             least[size] = min(least[size], least[size - 1])
         for lay in range(t.sizes.size):
             own, best, use = np.inf, -np.inf, 0.0
-            margin = 0.0
             for q in range(FORMATS):
                 for v in range(BATCH_LEVELS):
                     if not allowed[i, lay, q, v]:
@@ -526,30 +491,15 @@ def segment_choices(
                         continue
                     best = max(best, worth[i, lay, q, v])
                     use = max(use, t.whole_use[kind, c, lay, q, v])
-                    seconds[i, lay, q, v] = bounded_log(whole * work / base)
                     own = min(own, whole)
-                    margin = max(margin, (at - t.reach[kind, c, after, stop, lay, q, v]) / n)
             if np.isfinite(own):
                 row = layouts[i, lay]
-                row[0] = bounded_log(own * work / base) / 2.0
-                row[1] = np.log2(t.layouts[lay, 0]) / 3.0
-                row[2] = np.log2(t.layouts[lay, 1]) / 3.0
-                row[3] = np.log2(t.layouts[lay, 2]) / 3.0
-                row[4] = np.log2(t.sizes[lay]) / 4.0
-                row[5] = t.sizes[lay] / d.free[r, k]
-                row[6] = own
-                row[7] = own * t.sizes[lay]
-                row[8] = margin
-                if d.written[r] > 0:
-                    row[9] = max(-4.0, min(4.0, bounded_log(own * work / base) - bounded_log(d.slowest[r]))) / 2.0
-                row[10] = t.sizes[lay] / t.domains.rows[k].node_devices
-                row[11] = use
-                row[12] = best
+                row[L_TIME] = bounded_log(own * work / base) / 2.0
+                row[L_SIZE] = np.log2(t.sizes[lay]) / 4.0
+                row[L_USE] = use
+                row[L_WORTH] = best
                 worthiest = max(worthiest, best)
-                quickest = min(quickest, own)
-                thriftiest = min(thriftiest, own * t.sizes[lay])
+                offered[lay] = True
         for lay in range(t.sizes.size):
-            if layouts[i, lay, 7] > 0.0:
-                layouts[i, lay, 6] = min(4.0, 8.0 * bounded_log(layouts[i, lay, 6] / quickest))
-                layouts[i, lay, 7] = min(4.0, 4.0 * bounded_log(layouts[i, lay, 7] / thriftiest))
-                layouts[i, lay, 12] = max(-4.0, 8.0 * (layouts[i, lay, 12] - worthiest))
+            if offered[lay]:
+                layouts[i, lay, L_WORTH] = max(-4.0, 8.0 * (layouts[i, lay, L_WORTH] - worthiest))

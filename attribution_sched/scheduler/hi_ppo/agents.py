@@ -13,11 +13,10 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan
-from attribution_sched.scheduler.hi_ppo.action_masks import PartialPlans
-from attribution_sched.scheduler.hi_ppo.decode import Choices, ShortestFirst, Trace
+from attribution_sched.scheduler.hi_ppo.action_masks import L_SIZE, L_TIME, L_USE, PartialPlans
+from attribution_sched.scheduler.hi_ppo.decode import Choices, Decoded, ShortestFirst
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE, State
 from attribution_sched.scheduler.hi_ppo.moment import NEVER_H
-from attribution_sched.scheduler.hi_ppo.outcomes import F_DEVICES
 from attribution_sched.scheduler.hi_ppo.upper_agent import (
     LAYOUT_ODDS,
     MOVE_ODDS,
@@ -188,28 +187,28 @@ class AgentsActor(ShortestFirst):
             fresh = (wanted >= 0) & (drafts.written[rows] == 0)
             there = fresh & offer.mask[np.arange(len(rows)), np.maximum(wanted, 0)]
             return np.asarray(np.where(there, wanted, found), dtype=np.int64)
-        exact = offer.mask & (np.abs(4.0 * offer.choices[:, :, 4] - size[:, None]) < 0.25) & (wanted >= 0)[:, None]
+        exact = offer.mask & (np.abs(4.0 * offer.choices[:, :, L_SIZE] - size[:, None]) < 0.25) & (wanted >= 0)[:, None]
         for i in np.flatnonzero(exact.any(axis=1)).tolist():
             own = offer.choices[i]
-            worth = drafts.wishes[rows[i], 1] * own[:, 11] - np.exp(2.0 * own[:, 0])
+            worth = drafts.wishes[rows[i], 1] * own[:, L_USE] - np.exp(2.0 * own[:, L_TIME])
             found[i] = int(np.where(exact[i], worth, -np.inf).argmax())
         return found
 
-    def log_probability(self, trace: Trace) -> FloatArray:
+    def log_probability(self, found: Decoded) -> FloatArray:
         """Of what was chosen, at the upper and at the lower level, shape ``(B, 2)``."""
-        weighed = self._weighed
-        if weighed is None or len(weighed.chosen) != len(trace.task):
-            weighed = self._weigh(trace.state)
-        upper = task_log_probabilities(weighed, np.broadcast_to(self.decisions.replanning[:1], (len(trace.task),)))
-        rows, nothing = np.arange(len(trace.task)), upper.shape[1] - 1
-        found = np.zeros((len(rows), 2))
-        found[:, 0] = upper[rows, np.minimum(trace.task, nothing)]
-        devices = np.maximum(1.0, trace.plans[:, F_DEVICES] * self.agents.devices.sum())
+        weighed, chosen = self._weighed, found.task
+        if weighed is None or len(weighed.chosen) != len(chosen):
+            weighed = self._weigh(found.state)
+        upper = task_log_probabilities(weighed, np.broadcast_to(self.decisions.replanning[:1], (len(chosen),)))
+        rows, nothing = np.arange(len(chosen)), upper.shape[1] - 1
+        odds = np.zeros((len(rows), 2))
+        odds[:, 0] = upper[rows, np.minimum(chosen, nothing)]
+        devices = np.maximum(1, np.where(found.batch.counts > 0, found.drafts.devices, 0))
         size = np.clip(np.round(np.log2(devices)).astype(np.int64), 0, weighed.layout.shape[3] - 1)
-        task = np.minimum(trace.task, weighed.domain.shape[1] - 1)
+        task = np.minimum(chosen, weighed.domain.shape[1] - 1)
         own = layout_log_probabilities(weighed, task)[rows, :, size].max(axis=1)
-        found[:, 1] = np.where((trace.task < nothing) & np.isfinite(own), own, 0.0)
-        return found
+        odds[:, 1] = np.where((chosen < nothing) & np.isfinite(own), own, 0.0)
+        return odds
 
 
 def _log_softmax(logits: FloatArray, axis: int | tuple[int, ...]) -> FloatArray:

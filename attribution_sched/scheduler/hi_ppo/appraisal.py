@@ -11,7 +11,7 @@ What a choice earns later is the fork's to say (:mod:`~attribution_sched.explain
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from attribution_sched.scheduler.hi_ppo.agents import (
     weighed_by,
 )
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
-from attribution_sched.scheduler.hi_ppo.outcomes import (
+from attribution_sched.scheduler.hi_ppo.repricing import (
     P_BILL_USD,
     P_CARBON_G,
     P_ENERGY_J,
@@ -40,8 +40,8 @@ from attribution_sched.scheduler.hi_ppo.outcomes import (
     reprice,
     reprice_each,
 )
-from attribution_sched.scheduler.policy import Appraisal
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.scheduler.policy import Appraisal, Preferred
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
 ROWS = 1024
 """Situations that go through the agents together: larger arrays leave the cache."""
-
-LEAST = 16
-"""Fewer rows are filled up to this: products of few rows take another path and round differently."""
 
 REMEMBERED = 512
 """Plans that are not checked again when they are asked about again."""
@@ -160,28 +157,44 @@ def propose(policy: HiPpo, view: Decision, situations: Decisions) -> list[Plan |
     waiting would not help the task, what the agents would do if they had to act. What fits is judged by the situation's
     own free devices.
     """
-    planner = policy.planner(view)
-    situations = checked(view, situations)
-    found: list[Plan | None] = []
-    with one_thread():
-        for begin in range(0, len(situations), ROWS):
-            part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = decode(planner, part, policy.agents_actor(view, planner, part))
-            acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
-            chosen = acts & (walked.trace.task == 0)
-            plans = [walked.batch.plan(row) if chosen[row] else None for row in range(len(part))]
-            waiting_is_futile = np.flatnonzero(
-                ~acts & walked.trace.state.mask[:, 0] & planner.waiting_is_futile(part)[:, 0]
-            )
-            if policy.search and len(waiting_is_futile):
-                # It does not come to waiting there: the policy must place the task.
-                one = part.take(waiting_is_futile).only(0)
-                own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
-                for row, at in enumerate(waiting_is_futile):
-                    plans[at] = own.batch.plan(row) if own.batch.counts[row] else None
-            running = view.current_plan.uncapped() if view.current_plan is not None else None
-            found += [None if view.replanning and plan == running else plan for plan in plans]
-    return found
+    planner, situations = policy.planner(view), checked(view, situations)
+    with one_thread(torch=False):
+        made = [each.plan for _, part in agents_choices(policy, view, planner, situations) for each in part]
+    return [None if stays(view, plan) else plan for plan in made]
+
+
+def agents_choices(
+    policy: HiPpo, view: Decision, planner: Planner, situations: Decisions
+) -> Iterator[tuple[Decisions, list[Preferred]]]:
+    """What the agents choose for the view's task, some situations at a time."""
+    for begin in range(0, len(situations), ROWS):
+        part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
+        found = decode(planner, part, policy.agents_actor(view, planner, part))
+        acts = (found.task < part.kind.shape[1]) & (found.drafts.status == DONE)
+        made = [
+            Preferred(found.batch.plan(row) if acts[row] and task == 0 else None, bool(acts[row]) and task > 0)
+            for row, task in enumerate(found.task)
+        ]
+        forced = np.flatnonzero(~acts & found.state.mask[:, 0] & waiting_is_futile(policy, planner, part))
+        if len(forced):
+            # It does not come to waiting there: the policy must place the task.
+            one = part.take(forced).only(0)
+            own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
+            for row, at in enumerate(forced):
+                made[at] = Preferred(own.batch.plan(row) if own.batch.counts[row] else None)
+        yield part, made
+
+
+def waiting_is_futile(policy: HiPpo, planner: Planner, situations: Decisions) -> BoolArray:
+    """Where waiting is out of the question for candidate 0, shape ``(n,)``: the search places it then."""
+    if not policy.search:
+        return np.zeros(len(situations), dtype=np.bool_)
+    return planner.waiting_is_futile(situations)[:, 0]
+
+
+def stays(view: Decision, plan: Plan | None) -> bool:
+    """Whether a plan leaves a running task as it is; its caps are no part of what a plan is compared by."""
+    return view.replanning and view.current_plan is not None and plan == view.current_plan.uncapped()
 
 
 def _agents_log_probability(

@@ -28,9 +28,9 @@ from attribution_sched.planning.local_search import NOMINAL, LocalSearch, Search
 from attribution_sched.planning.power_caps import capped, with_cap
 from attribution_sched.scheduler.beliefs import DemandBeliefs
 from attribution_sched.scheduler.hi_ppo.action_masks import DONE
-from attribution_sched.scheduler.hi_ppo.candidates import Partners
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
+from attribution_sched.scheduler.hi_ppo.partners import Partners
 from attribution_sched.scheduler.hi_ppo.ranker import as_levels
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
@@ -194,8 +194,8 @@ class HiPpo:
         search: Whether a search settles details of a proposal, and places tasks that waiting would not help.
         widen: Whether the search around a proposal may always change numbers of devices and domains; devices that
             others wait for are charged.
-        predict: Whether the upper agent is told forecasts of the links; else it is told they stay as they are. True is
-            the Kalman filter it learnt with; ``gru`` and ``persistence`` are the others.
+        predict: Whether links are forecast, by a Kalman filter or as it says (``gru``, ``persistence``), for whoever
+            asks about decisions; no choice hangs on it.
         wishes: Chooses the reward weights at every decision, for example by the state of the network; those of the
             view by default. ``adaptive`` lets those of the view follow the state of the network, ``pareto`` draws them.
         think: How much the leading choices are compared in copies of the cluster before one acts; True for the usual
@@ -461,14 +461,14 @@ class HiPpo:
         row: int = 0,
     ) -> tuple[int, Plan | None, str]:  # fmt: skip
         """What comes of the agents' proposal, one row of what they found: the task, its plan and where that is from."""
-        slot, task = view.slot, int(found.trace.task[row])
+        slot, task = view.slot, int(found.task[row])
         plan: Plan | None = None
         source = "search"
         if task < decisions.kind.shape[1] and found.drafts.status[row] == DONE:
             slot = int(decisions.slot[0, task])
             plan, source = self._settle(view, planner, decisions.only(task), found, others, late, row)
         elif self.search and not view.replanning:
-            able = found.trace.state.mask[row, :-1] & planner.waiting_is_futile(decisions)[0]
+            able = found.state.mask[row, :-1] & planner.waiting_is_futile(decisions)[0]
             for candidate in np.flatnonzero(able):
                 slot = int(decisions.slot[0, candidate])
                 # With more waiting than it sees, time is worth more than the last percent of one plan.
@@ -493,7 +493,7 @@ class HiPpo:
             return found
         walked = self._decode_each([views[row] for row in able], planner, seen)
         for at, row in enumerate(able):
-            view, one, task = views[row], seen.take(np.array([at])), int(walked.trace.task[at])
+            view, one, task = views[row], seen.take(np.array([at])), int(walked.task[at])
             if task < seen.kind.shape[1] and walked.drafts.status[at] == DONE and seen.slot[at, task] != view.slot:
                 # Another goes first, whatever a search makes of its plan.
                 continue

@@ -2,7 +2,7 @@
 
     Algorithm Hi-PPO (specification, section 4)
     Input: state s_t        Output: a_t = {a_high, a_low}
-    1: h_topo ← what is free and next released in every domain; links and forecasts price plans over several domains
+    1: h_topo ← what is free and next released in every domain; what links carry now prices plans over several domains
     2: a_high ← π_high(s_high, h_topo)            task or waiting, and the domains       upper_agent.py
     3: for each domain k:
     4:     a_low_k ← π_low_k(s_low_k | a_high)    devices and layout, or a partner       lower_agent.py, partners.py
@@ -19,15 +19,17 @@
              attributions and pace are like theirs
     a_low    devices, (dp, tp, pp), format, microbatch | beside j, where no devices are free and s_ij + s_ji > 1
              (tasks whose model is known: where copies say that it pays)
-    R_low    traffic inside a domain is in T_step already; fragmentation is a potential Φ(s) of the state: with
-             F = γ·Φ(s') − Φ(s) added, no policy's order changes (Ng, Harada and Russell, 1999)
+    R_low    −λ₁·Frag − λ₂·T_comm inside a domain. T_comm is in T_step already; fragmentation is a potential Φ(s) of the
+             state: with F = γ·Φ(s') − Φ(s) added, no policy's order changes (Ng, Harada and Russell, 1999). So neither
+             is paid: both levels learn from R, and devices left over too few to be of use are a number of the agents
 
 What acts is one formula over the candidates of a decision, q̂ = 0 where nothing was thought:
 
     π'(a|s) ∝ exp(log π_high(a) + log π_low(a) + β·q̂(a)),   q̂ the shrunk gain of a in copies of the cluster
 
 The most probable acts. Log-odds are over what both agents and the search settled on, and at most 0: nothing is likelier
-before it was thought about. q̂ is above 0 only where a gain was confirmed in fresh futures, beyond its noise.
+before it was thought about. q̂ is above 0 only where a gain was confirmed in fresh futures, beyond its noise; of what
+the rule would do at least half of a gain counts, whatever its noise.
 
 Candidates are what both agents settled on (after a local search of the details), what the rule would do, single changes
 of either (another task, nothing, another domain, fewer or more devices, another cut, one more replica), the best cut

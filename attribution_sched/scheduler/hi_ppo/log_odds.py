@@ -27,18 +27,14 @@ from attribution_sched.kernels import one_thread
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import plans_inside
-from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.agents import CERTAIN, Weighed, log_odds_of, only_choice, weighed_by
-from attribution_sched.scheduler.hi_ppo.appraisal import appraise, checked
-from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
+from attribution_sched.scheduler.hi_ppo.appraisal import agents_choices, appraise, checked, stays, waiting_is_futile
+from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.scheduler.policy import Preferred
 from attribution_sched.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-
-ROWS = 1024
-"""Situations that are gone through together: larger arrays leave the cache."""
 
 RIVALS = 12
 """Plans at most that the wide search is taken to compare: the best of each set of domains and number of devices."""
@@ -196,7 +192,9 @@ def _searched(policy: HiPpo, planner: Planner, situations: Decisions, weighed: W
     if not policy.search:
         return np.zeros(len(situations), dtype=np.bool_)
     alone = (situations.waiting <= 1) | (weighed.chosen < 0)
-    found: BoolArray = planner.spanning[situations.kind[:, 0]] | (_in_vain(policy, planner, situations) & alone)
+    found: BoolArray = planner.spanning[situations.kind[:, 0]] | (
+        waiting_is_futile(policy, planner, situations) & alone
+    )
     return found
 
 
@@ -206,7 +204,7 @@ def log_odds(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | 
     weighed = _weigh(policy, view, planner, situations)
     wide = _searched(policy, planner, situations, weighed)
     margin = _search_margin(policy, view, situations, plan, wide)
-    return log_odds_of(weighed, view.replanning, plan, _in_vain(policy, planner, situations), margin, wide)
+    return log_odds_of(weighed, view.replanning, plan, waiting_is_futile(policy, planner, situations), margin, wide)
 
 
 def _search_margin(
@@ -227,7 +225,7 @@ def forced(policy: HiPpo, view: Decision, situations: Decisions, plan: Plan | No
     wide = _searched(policy, planner, situations, weighed)
     margin = _search_margin(policy, view, situations, plan, wide)
     preferred = np.isnan(margin) | (margin >= CERTAIN)
-    return only_choice(weighed, plan, _in_vain(policy, planner, situations)) & preferred
+    return only_choice(weighed, plan, waiting_is_futile(policy, planner, situations)) & preferred
 
 
 def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferred]:
@@ -235,31 +233,16 @@ def prefer(policy: HiPpo, view: Decision, situations: Decisions) -> list[Preferr
     planner, situations = policy.planner(view), checked(view, situations)
     found: list[Preferred] = []
     with one_thread(torch=False):
-        for begin in range(0, len(situations), ROWS):
-            part = situations.take(np.arange(begin, min(len(situations), begin + ROWS)))
-            walked = decode(planner, part, policy.agents_actor(view, planner, part))
-            acts = (walked.trace.task < part.kind.shape[1]) & (walked.drafts.status == DONE)
-            made = [
-                Preferred(walked.batch.plan(row) if acts[row] and task == 0 else None, bool(acts[row]) and task > 0)
-                for row, task in enumerate(walked.trace.task)
-            ]
-            forced = np.flatnonzero(~acts & walked.trace.state.mask[:, 0] & _in_vain(policy, planner, part))
-            if len(forced):
-                one = part.take(forced).only(0)
-                own = decode(planner, one, policy.agents_actor(view, planner, one, must_act=True))
-                for row, at in enumerate(forced):
-                    made[at] = Preferred(own.batch.plan(row) if own.batch.counts[row] else None)
-            if not view.replanning:
-                rows = [row for row, one in enumerate(made) if one.plan is not None]
-                if rows and policy.search:
-                    some = part.take(np.array(rows))
-                    wide = _searched(policy, planner, some, _weigh(policy, view, planner, some))
-                    rivals = policy.rivals(view)
-                    worth = rivals.worth(policy, view, some)
-                    for i, row in enumerate(rows):
-                        made[row] = Preferred(rivals.best(worth[i], made[row].plan, wide=bool(wide[i])))
-            running = view.current_plan.uncapped() if view.current_plan is not None else None
-            found += [Preferred(None) if view.replanning and one.plan == running else one for one in made]
+        for part, made in agents_choices(policy, view, planner, situations):
+            rows = [row for row, one in enumerate(made) if one.plan is not None]
+            if rows and policy.search and not view.replanning:
+                some = part.take(np.array(rows))
+                wide = _searched(policy, planner, some, _weigh(policy, view, planner, some))
+                rivals = policy.rivals(view)
+                worth = rivals.worth(policy, view, some)
+                for i, row in enumerate(rows):
+                    made[row] = Preferred(rivals.best(worth[i], made[row].plan, wide=bool(wide[i])))
+            found += [Preferred(None) if stays(view, one.plan) else one for one in made]
     return found
 
 
@@ -268,8 +251,3 @@ def _fitting(planner: Planner, situations: Decisions) -> BoolArray:
     state, _ = planner.describe(situations)
     found: BoolArray = state.mask[:, :-1]
     return found
-
-
-def _in_vain(policy: HiPpo, planner: Planner, part: Decisions) -> BoolArray:
-    """Where waiting is out of the question for candidate 0, shape ``(n,)``: the search places it then."""
-    return planner.waiting_is_futile(part)[:, 0] if policy.search else np.zeros(len(part), dtype=np.bool_)

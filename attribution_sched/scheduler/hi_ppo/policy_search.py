@@ -6,7 +6,7 @@
 Returns of days differ by 41, those of two policies on the same day by 3, so everybody of a group meets the same days
 (Mao et al., ICLR 2019), and what is explored are the agents' numbers, not single choices: a correction acts in every
 decision of a day, so its effect adds up where the noise of single choices does not. That is CMA-ES (Hansen) with
-same-day groups. Compiled days make it cheap: more than a thousand of them per second of one core.
+same-day groups. Compiled days make it cheap: hundreds of them a second of one core.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Days:
         return Copies(
             engine.arrays, engine.state, nothing, nothing,
             np.zeros((n, self.world.max_segments, 5), dtype=np.int64), self._believed, ledger, np.zeros((n, 3)),
-            nothing.copy(), not self.world.reward.per_decision, engine._scratch, self.tasks, self.world,
+            nothing.copy(), not self.world.reward.per_decision, engine._scratch, self.tasks,
             np.ones((n, TASKS), dtype=np.bool_),
         )  # fmt: skip
 

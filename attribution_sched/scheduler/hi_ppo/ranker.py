@@ -35,7 +35,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Names and shapes of everything that is learnt."""
 
-OWN, UPPER, LOWER = (FEATURES.index(name) for name in ("own", "upper", "lower"))
+UPPER, LOWER = FEATURES.index("upper"), FEATURES.index("lower")
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,11 +47,6 @@ class RewardWeights:
         """Sum of the three."""
         return self.eff + self.util + self.cost
 
-    @property
-    def vector(self) -> FloatArray:
-        """``[eff, util, cost]``, shape ``(3,)``."""
-        return np.array([self.eff, self.util, self.cost])
-
     @classmethod
     def of(cls, reward: Reward) -> RewardWeights:
         """The weights of a reward."""
@@ -202,19 +197,6 @@ def weighed(view: Decision, mode: WeightMode | str | None) -> Decision:
     now = view.bandwidth_gbps if view.link_gbps is None else view.link_gbps
     wanted = mode.weights(now, view.cost.cluster.wan.bandwidth_gbps)
     return replace(view, reward=wanted.put_into(view.reward))
-
-
-def grid(n: int, total: float = 1.0) -> tuple[RewardWeights, ...]:
-    """Evenly spaced weights, to measure the front of a policy that is told its weights.
-
-    Args:
-        n: Steps along each edge of the triangle; there are (n + 1)(n + 2) / 2 points, the three corners among them.
-        total: Sum of the three weights.
-    """
-    if n < 1:
-        raise SettingsError(problem("grid.n", n, "must be >= 1", "Use 4 for 15 points"))
-    step = _checked_total(total) / n
-    return tuple(RewardWeights(step * i, step * j, step * (n - i - j)) for i in range(n + 1) for j in range(n + 1 - i))
 
 
 def congestion(bandwidth_gbps: ArrayLike, base_gbps: ArrayLike) -> float:

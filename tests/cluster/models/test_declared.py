@@ -1,12 +1,18 @@
 """Models written down as layers, and models with adapters."""
 
+import numpy as np
 import pytest
 
+from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.compute import PARAMS_SHARDED, build_tables
+from attribution_sched.cluster.cost import moved_bytes
+from attribution_sched.cluster.engine.engine import Engine, migration
 from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.models.declared import LayerFigures, declared_model, with_adapters
-from attribution_sched.cluster.world import Runtime
+from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
+from attribution_sched.cluster.wan import Wan
+from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind, World
 from attribution_sched.errors import TaskError
 
 
@@ -37,3 +43,26 @@ def test_adapters_train_few_weights_and_remember_all():
     assert lora[2, -1] >= full[2, -1]  # all weights are still read
     with pytest.raises(TaskError, match="lora_rank"):
         with_adapters(base, 0)
+
+
+def test_frozen_weights_take_two_of_sixteen_bytes_wherever_states_are_counted():
+    """A 70B model under adapters was refused on eight H100, and its moves were priced as if all of it were trained."""
+    here, there = Domain("here", gpu("H100-80"), 8, 8), Domain("there", gpu("H100-80"), 8, 8)
+    cluster = Cluster(
+        (here, there), Wan.uniform(("here", "there"), gbps=10.0, latency_s=0.01, usd_per_gb=0.0), Runtime()
+    )
+    base = model("llama-2-70b")
+    full, tuned = (TaskKind(each, 32, (4, 8, 16, 32), (10, 50), 50) for each in (base, with_adapters(base, 16)))
+    with pytest.raises(TaskError, match="larger than the cluster"):
+        World(cluster, (full,), Poisson(1.0), max_segments=1)
+    world = World(cluster, (tuned,), Poisson(1.0), max_segments=1)
+    old, new = (
+        Plan((Replica((Segment(at, 0, len(base), 8, 1, 1, Precision.FP16),), 8, 4),)) for at in range(2)
+    )  # fmt: skip
+    engine = Engine(world)
+    moved = np.zeros((2, 2))
+    rows = [PlanBatch.of([plan], 1) for plan in (old, new)]
+    bandwidth = engine.world.cluster.wan.bandwidth_gbps * 1.25e8
+    migration(engine.arrays, bandwidth, 0, rows[0].segments[0], 1, rows[1].segments[0], 1, moved)
+    assert moved_bytes(tuned, old, new, 2) == pytest.approx(moved)
+    assert moved[0, 1] < 0.15 * moved_bytes(full, old, new, 2)[0, 1]

@@ -125,6 +125,18 @@ def test_one_clear_error_each(tmp_path):
         from_config(config | {"num_experts_per_tok": 9}, Shape("x"))
     with pytest.raises(TaskError, match="must be a whole number"):
         from_config(config | {"hidden_size": 4096.5}, Shape("x"))
+    with pytest.raises(TaskError, match="first_k_dense_replace = 'one': must be a whole number"):
+        from_config(config | {"first_k_dense_replace": "one"}, Shape("x"))
+    # A row for each of them filled the memory.
+    for name, key in (
+        ("mixtral-8x7b", "num_hidden_layers"),
+        ("whisper-large-v3", "encoder_layers"),
+        ("dit-xl-2", "num_layers"),
+    ):
+        with pytest.raises(TaskError, match=f"{key} = 1000000000: must be at most 10,000"):
+            from_config(EXAMPLES[name][0] | {key: 10**9}, Shape("x"))
+    with pytest.raises(TaskError, match="layers_per_block = 1000000000: must be a whole number from 1 to 10,000"):
+        from_config(EXAMPLES["sdxl-unet"][0] | {"layers_per_block": 10**9}, Shape("x"))
     with pytest.raises(TaskError, match="no vocab_size"):
         from_config({k: v for k, v in config.items() if k != "vocab_size"}, Shape("x"))
     with pytest.raises(TaskError, match="cannot be read"):

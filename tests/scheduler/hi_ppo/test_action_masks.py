@@ -1,4 +1,4 @@
-"""Masks allow what can be completed and nothing else; descriptions are finite for every kind of model."""
+"""Masks allow what can be completed and nothing else; what is said of choices is finite for every kind of model."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.world import TaskKind
 from attribution_sched.planning.memory_feasibility import make_tables
 from attribution_sched.scheduler.hi_ppo.action_masks import (
-    CUT_CHOICE,
     DOMAIN_CHOICE,
     DONE,
     LAYOUT_CHOICE,
@@ -25,14 +24,12 @@ from tests.planning.exact.instances import all_plans, random_problem
 from tests.scheduler.hi_ppo import worlds
 
 from .plan_follower import PlanFollower
+from .test_decode import Asked
 from .test_partial_plans import layout, write
 
 
 def drafts_of(t, kind, free):
-    free = np.asarray(free)[None]
-    k = free.shape[1]
-    held, wishes = np.zeros((1, k), dtype=bool), np.array([[1.0, 0.25, 0.0]])
-    return open_partial_plans(t, np.array([kind]), free, np.full((1, 4, k, k), 5.0), held, wishes)
+    return open_partial_plans(t, np.array([kind]), np.asarray(free)[None], np.array([[1.0, 0.25, 0.0]]))
 
 
 def domains_offered(t, drafts):
@@ -43,18 +40,17 @@ def domains_offered(t, drafts):
 
 
 def cuts_offered(t, drafts, domain):
-    n = t.reach.shape[3] - 1
-    mask, out = np.zeros((1, n), dtype=bool), np.zeros((1, n, CUT_CHOICE), dtype=np.float32)
-    cut_choices(t, drafts, np.array([0]), np.array([domain]), mask, out)
-    return mask[0], out[0]
+    mask = np.zeros((1, t.reach.shape[3] - 1), dtype=bool)
+    cut_choices(t, drafts, np.array([0]), np.array([domain]), mask)
+    return mask[0]
 
 
 def segments_offered(t, drafts, domain, first):
     shape = (1, len(t.sizes), 4, 4)
-    allowed, seconds = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.float32)
+    allowed = np.zeros(shape, dtype=bool)
     out = np.zeros((1, len(t.sizes), LAYOUT_CHOICE), dtype=np.float32)
     worth = np.zeros(shape, dtype=np.float32)
-    segment_choices(t, drafts, np.array([0]), np.array([domain]), np.array([first]), allowed, out, seconds, worth)
+    segment_choices(t, drafts, np.array([0]), np.array([domain]), np.array([first]), allowed, out, worth)
     return allowed[0], out[0], worth[0]
 
 
@@ -84,11 +80,10 @@ def test_used_and_full_domains_are_not_offered_and_a_plan_ends_only_when_it_is_w
 def test_a_cut_leaves_no_more_than_the_other_domains_hold(tight):
     """A model of three cards and more, on two domains of two cards each: only middle cuts do."""
     drafts = drafts_of(tight, 0, [2, 2, 0, 0])
-    mask, out = cuts_offered(tight, drafts, 1)
+    mask = cuts_offered(tight, drafts, 1)
     n = int(tight.cost.n_layers[0])
     assert not mask[0] and mask.any() and not mask[n - 1]
-    assert np.isfinite(out).all()
-    alone, _ = cuts_offered(tight, drafts_of(tight, 0, [0, 2, 0, 0]), 1)
+    alone = cuts_offered(tight, drafts_of(tight, 0, [0, 2, 0, 0]), 1)
     assert not alone.any()
     assert not can_begin(tight, drafts_of(tight, 0, [0, 2, 0, 0]), 0)
     assert can_begin(tight, drafts, 0)
@@ -98,7 +93,7 @@ def test_the_last_segment_that_may_be_written_must_reach_the_first_layer():
     engine = worlds.begun(worlds.worlds()["equal"])
     planner = worlds.planner_of(engine)
     t = make_tables(engine.cost, engine.world.kinds, planner.tables.base_step_s, planner.tables.base_cost_usd, 1)
-    mask, _ = cuts_offered(t, drafts_of(t, 0, [4, 4, 4]), 0)
+    mask = cuts_offered(t, drafts_of(t, 0, [4, 4, 4]), 0)
     assert np.flatnonzero(mask).tolist() == [0]
 
 
@@ -124,14 +119,12 @@ def test_layouts_on_offer_have_the_devices_and_are_worth_their_time(tight):
         assert ((whole[own] <= WORTHWHILE * least) | (worth[own] >= most - 0.01)).all()
 
 
-def test_choices_of_models_without_tensor_parallel_layers_are_finite():
+def test_models_without_tensor_parallel_layers_can_be_cut():
     """A convolution network has no parameter that tensor parallelism shards."""
     engine = worlds.begun(worlds.worlds()["equal"])
     t = worlds.planner_of(engine).tables
     assert t.cost.sizes[2, 0, int(t.cost.n_layers[2])] == 0.0
-    mask, out = cuts_offered(t, drafts_of(t, 2, [4, 4, 4]), 0)
-    assert mask.sum() > 5 and np.isfinite(out).all()
-    assert out[0, 1] == pytest.approx(1.0) and (np.diff(out[mask, 1]) <= 0.0).all()
+    assert cuts_offered(t, drafts_of(t, 2, [4, 4, 4]), 0).sum() > 5
 
 
 def small_instances(count):
@@ -206,9 +199,7 @@ def test_descriptions_are_finite_whatever_is_wanted_and_however_little_is_held(w
     links = np.full((4, 4, 4), 5.0)
     decisions = worlds.lone_decision(planner, links, free)
     decisions.weights[:] = weights
-    found = decode(planner, decisions.take(np.zeros(20, dtype=int)), worlds.chooser(1, must_act=True))
-    for steps in found.trace.steps.values():
-        assert np.isfinite(steps.offer.choices).all() and np.isfinite(steps.offer.context).all()
+    decode(planner, decisions.take(np.zeros(20, dtype=int)), Asked({}))
     t = planner.tables
     huge = t._replace(domains=t.domains._replace(rows=t.domains.rows.copy()), filled=np.zeros_like(t.filled))
     huge.domains.rows.memory_bytes[:] = 1e6

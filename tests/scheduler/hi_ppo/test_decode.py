@@ -7,8 +7,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.errors import PlanError
 from attribution_sched.scheduler.hi_ppo.action_masks import DEAD, DONE
-from attribution_sched.scheduler.hi_ppo.decode import HEADS, decode
-from attribution_sched.scheduler.hi_ppo.outcomes import engine_actions
+from attribution_sched.scheduler.hi_ppo.decode import decode
 
 from ...cluster.engine_worlds import random_actions
 from . import worlds
@@ -33,10 +32,10 @@ def wander(world, rounds, seed, check):
         rows = worlds.pending(engine)
         decisions = worlds.gathered(engine, rows)
         found = decode(planner, decisions, worlds.chooser(seed + number, must_act=number % 2 == 0))
-        actions = engine_actions(planner.tables, found.drafts, found.batch.segments, rows_of)
+        actions = worlds.engine_actions(planner.tables, found.drafts, found.batch.segments, rows_of)
         acted = found.batch.counts > 0
         placing = acted & ~decisions.replanning
-        engine.state.event[rows[placing], st.SLOT] = decisions.slot[placing, found.trace.task[placing]]
+        engine.state.event[rows[placing], st.SLOT] = decisions.slot[placing, found.task[placing]]
         check(engine, rows, decisions, found, actions)
         whole = np.zeros((CLUSTERS, *actions.shape[1:]), dtype=np.int64)
         whole[:, :, 0] = len(world.cluster)
@@ -66,22 +65,30 @@ def test_no_plan_of_a_walk_is_refused_and_all_fit_memory(name):
     assert counts["dead"] <= 0.01 * counts["plans"]
 
 
-def test_a_masked_choice_is_never_taken():
-    taken = dict.fromkeys(HEADS, 0)
+class Asked(worlds.Anything):
+    """Chooses at random and counts what it was asked."""
+
+    def __init__(self, counts):
+        super().__init__(5, must_act=True)
+        self.counts = counts
+
+    def choose(self, head, offer, drafts, rows):
+        assert len(offer.mask) == len(rows) == len(offer.choices) and (offer.mask.sum(axis=1) > 1).all()
+        assert np.isfinite(offer.choices).all()
+        self.counts[head] = self.counts.get(head, 0) + len(rows)
+        return super().choose(head, offer, drafts, rows)
+
+
+def test_whoever_chooses_is_asked_only_where_there_is_a_choice():
+    counts = {}
 
     def check(engine, rows, decisions, found, actions):
-        trace = found.trace
-        assert trace.state.mask[np.arange(len(rows)), trace.task].all()
-        for head, steps in trace.steps.items():
-            at = np.arange(len(steps.taken))
-            assert steps.offer.mask[at, steps.taken].all()
-            assert (steps.offer.mask.sum(axis=1) > 1).all()
-            assert (np.diff(steps.offer.decision) >= 0).all()
-            taken[head] += len(at)
+        assert found.state.mask[np.arange(len(rows)), found.task].all()
+        decode(worlds.planner_of(engine), decisions, Asked(counts))
 
     for name in ("tight", "mixed", "served"):
         wander(worlds.worlds()[name], 12, 5, check)
-    assert min(taken.values()) > 10
+    assert set(counts) == {"domain", "cut", "layout", "format", "level"} and min(counts.values()) > 10
 
 
 class Stubborn:

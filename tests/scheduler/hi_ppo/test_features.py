@@ -1,4 +1,4 @@
-"""Names, masks and padding of what the upper agent sees."""
+"""Names and masks of what the rule reads."""
 
 import numpy as np
 
@@ -15,25 +15,26 @@ def described(name="tight", clusters=6):
 
 
 def test_arrays_are_as_wide_as_their_names_and_finite():
-    _, _, state, _ = described()
-    assert state.nodes.shape[-1] == len(f.NODE_NAMES) and state.edges.shape[-1] == len(f.EDGE_NAMES)
-    assert state.globals.shape[-1] == len(f.GLOBAL_NAMES) and state.candidates.shape[-1] == len(f.CANDIDATE_NAMES)
-    for array in (state.nodes, state.edges, state.globals, state.candidates):
-        assert np.isfinite(array).all()
+    _, decisions, state, _ = described()
+    assert state.candidates.shape == (*decisions.kind.shape, len(f.CANDIDATE_NAMES))
+    assert np.isfinite(state.candidates).all() and np.array_equal(state.waiting, decisions.waiting)
 
 
 def test_a_task_is_on_offer_exactly_if_a_plan_can_begin_and_waiting_always_is():
     planner, decisions, state, drafts = described()
-    assert state.mask[:, -1].all() and np.array_equal(state.present, decisions.kind >= 0)
-    for b, q in np.argwhere(decisions.kind >= 0):
+    present = decisions.kind >= 0
+    assert state.mask[:, -1].all()
+    for b, q in np.argwhere(present):
         drafts.kind[b] = decisions.kind[b, q]
         drafts.stop[b] = planner.tables.cost.n_layers[decisions.kind[b, q]]
         assert state.mask[b, q] == can_begin(planner.tables, drafts, b)
-    assert not state.mask[:, :-1][~state.present].any()
+    assert not state.mask[:, :-1][~present].any()
 
 
-def test_task_numbers_and_attributions_stand_where_they_are_said_to():
+def test_hours_of_a_task_are_those_of_its_steps_on_the_baseline_and_alone():
     planner, decisions, state, _ = described()
-    row = state.candidates[0, 0]
-    assert np.allclose(row[f.TASK_AT : f.TASK_AT + 5], planner.task_features[decisions.kind[0, 0]], atol=1e-6)
-    assert np.allclose(row[f.ATTRIBUTION_AT :], decisions.attribution[0, 0])
+    kind, left = decisions.kind[0, 0], decisions.left[0, 0]
+    steps = planner.tables.base_step_s[kind], planner.nominal_s[kind]
+    told = state.candidates[0, 0, [f.BASELINE_HOURS, f.HOURS]]
+    assert np.allclose(told, np.log(left * np.array(steps) / 3600.0) / 4.0, atol=0.2)
+    assert np.isclose(told[0], np.log(left * steps[0] / 3600.0) / 4.0)

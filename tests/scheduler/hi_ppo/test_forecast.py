@@ -7,6 +7,9 @@ import numpy as np
 
 from attribution_sched.cluster.decision import encode, view
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.config import build_scenario
+from attribution_sched.scheduler.episode import play
+from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.predictor.forecast import ViewForecast
 
 from . import worlds
@@ -39,3 +42,30 @@ def test_a_copy_reads_on_without_the_original_noticing():
     for seen, expected in zip(views[2:], ahead, strict=True):
         assert np.array_equal(original.gbps(seen), expected)
         assert np.array_equal(alone.gbps(seen), expected)
+
+
+class Misled(HiPpo):
+    """Told noise in the place of a forecast."""
+
+    def _ahead(self, view):
+        return np.random.default_rng(int(view.time_s)).uniform(1e-3, 400.0, view.bandwidth_gbps.shape)
+
+
+def decided(policy, world):
+    plans, decide = [], policy.decide
+
+    def watch(seen):
+        plans.append((seen.time_s, seen.slot, decide(seen)))
+        return plans[-1][2]
+
+    policy.decide = watch
+    play(world, policy, 2)
+    return plans
+
+
+def test_no_choice_hangs_on_what_is_forecast():
+    """As the pages say: once one does, they, and the policies that are told other forecasts, have another tale."""
+    world = replace(build_scenario("cross-domain", "ou30"), horizon_s=8 * 3600.0)
+    own = decided(HiPpo(), world)
+    assert len(own) > 20 and sum(plan is not None for _, _, plan in own) > 3
+    assert own == decided(Misled(), world) == decided(HiPpo(predict=False), world)

@@ -6,9 +6,7 @@ import pytest
 from attribution_sched.scheduler.hi_ppo.action_masks import (
     D_REPLICA,
     DEAD,
-    DRAFT_FEATURES,
     OPEN,
-    draft_features,
     open_partial_plans,
     write_segments,
 )
@@ -22,11 +20,9 @@ def t():
 
 
 def opened(t, kinds):
-    k, b = len(t.domain_class), len(kinds)
+    b = len(kinds)
     free = np.tile(np.asarray(t.domains.rows.devices), (b, 1))
-    return open_partial_plans(
-        t, np.array(kinds), free, np.ones((b, 4, k, k)), np.zeros((b, k), dtype=bool), np.ones((b, 3))
-    )
+    return open_partial_plans(t, np.array(kinds), free, np.ones((b, 3)))
 
 
 def layout(t, dp, tp, pp):
@@ -50,9 +46,6 @@ def test_segments_are_written_from_the_last_layer_backwards(t):
     write(t, drafts, 1, 3, 6, one, v=2)
     assert drafts.rows[1, 0].tolist() == [3, 6, n, one, 1, 2, 0]
     assert (drafts.stop[1], drafts.after[1], drafts.level[1], drafts.written[1], drafts.devices[1]) == (6, 2, 2, 1, 2)
-    flops = t.cost.sizes[1, 8]
-    share = (flops[n] - flops[6]) / flops[n] * t.whole_s[1, 0, one, 1, 2] / t.base_step_s[1]
-    assert drafts.slowest[1] == pytest.approx(share)
     write(t, drafts, 1, 0, 0, two, v=2)
     assert drafts.used[1].tolist() == [True, False, False, True]
     # The replica is complete: the next segment would begin another at the last layer.
@@ -67,16 +60,3 @@ def test_a_segment_that_memory_does_not_hold_kills_its_draft_and_writes_nothing(
     drafts = opened(t, [0])
     write(t, drafts, 0, 2, 0, layout(t, 1, 1, 1))
     assert drafts.status[0] == DEAD and drafts.written[0] == 0 and not drafts.used.any()
-
-
-def test_a_draft_is_described_by_what_is_written(t):
-    drafts = opened(t, [1, 1])
-    write(t, drafts, 1, 3, 6, layout(t, 1, 1, 2), v=2)
-    told = draft_features(t, drafts, np.array([1, 0]))
-    assert told.shape == (2, DRAFT_FEATURES) and told.dtype == np.float32
-    flops, n = t.cost.sizes[1, 8], int(t.cost.n_layers[1])
-    devices = 4 * len(t.domain_class)
-    slowest = np.log(max(1e-3, drafts.slowest[1])) / 2.0
-    expected = [1 / t.max_segments, 0.0, flops[6] / flops[n], slowest, 2 / 8, 0.0, 2 / devices, 1.0]
-    assert np.allclose(told[0], expected)
-    assert np.allclose(told[1], [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])

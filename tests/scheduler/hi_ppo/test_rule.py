@@ -9,7 +9,7 @@ from attribution_sched import System
 from attribution_sched.cluster.decision import from_view, view
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import ShortestFirst, decode
-from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
+from attribution_sched.scheduler.hi_ppo.features import HOURS
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.policy import Appraiser, AttributionReader, Episodic, QueueOrder, Recallable
 
@@ -25,7 +25,7 @@ def test_without_search_its_plans_are_the_rules_own():
     planner = policy._coordinator.planner(seen)
     own = decode(planner, from_view(seen, worlds.attributor), ShortestFirst())
     assert own.batch.counts[0] > 0
-    assert chosen == seen.queue[int(own.trace.task[0])].slot
+    assert chosen == seen.queue[int(own.task[0])].slot
     assert policy._coordinator._chosen[1].plan == own.batch.plan(0)
 
 
@@ -55,7 +55,7 @@ def test_attributions_say_how_long_a_task_takes():
     hours = []
     for sign in (1.0, -1.0):
         turned = replace(decisions, attribution=sign * decisions.attribution)
-        hours.append(planner.describe(turned)[0].candidates[0, :, CANDIDATE_NAMES.index("nominal_hours")])
+        hours.append(planner.describe(turned)[0].candidates[0, :, HOURS])
     assert (hours[0] != hours[1]).any()
 
 

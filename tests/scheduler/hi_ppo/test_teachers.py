@@ -4,7 +4,7 @@ import numpy as np
 
 from attribution_sched.cluster.plan import DP, PP, TP
 from attribution_sched.scheduler.hi_ppo.decode import ShortestFirst, decode
-from attribution_sched.scheduler.hi_ppo.features import CANDIDATE_NAMES
+from attribution_sched.scheduler.hi_ppo.features import BASELINE_HOURS, HOURS, SLOWED
 
 from . import worlds
 from .plan_follower import PlanFollower
@@ -16,7 +16,7 @@ def test_a_plan_that_was_drawn_can_be_followed_and_one_that_does_not_fit_cannot(
     drawn = decode(planner, decisions, worlds.chooser(3, must_act=True))
     assert (drawn.batch.counts > 0).all()
     plans = [drawn.batch.segments[i, : drawn.batch.counts[i]].copy() for i in range(8)]
-    follower = PlanFollower(planner.tables, drawn.trace.task, plans, drawn.drafts.kind)
+    follower = PlanFollower(planner.tables, drawn.task, plans, drawn.drafts.kind)
     again = decode(planner, decisions, follower)
     follower.compare(again.drafts)
     assert follower.followed.all() and np.array_equal(again.batch.segments, drawn.batch.segments)
@@ -31,7 +31,7 @@ def test_a_forced_choice_that_differs_from_the_plan_is_noticed():
     drawn = decode(planner, decisions, worlds.chooser(1, must_act=True))
     plan = drawn.batch.segments[0, : drawn.batch.counts[0]].copy()
     plan[:, 0] = 2
-    follower = PlanFollower(planner.tables, drawn.trace.task, [plan], drawn.drafts.kind)
+    follower = PlanFollower(planner.tables, drawn.task, [plan], drawn.drafts.kind)
     found = decode(planner, decisions, follower)
     follower.compare(found.drafts)
     assert not follower.followed[0]
@@ -41,9 +41,9 @@ def test_the_shortest_task_goes_first_and_running_ones_stay():
     engine = worlds.begun(worlds.worlds()["equal"], 6, 2)
     planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
     found = decode(planner, decisions, ShortestFirst())
-    state = found.trace.state
-    hours = np.where(state.mask[:, :-1], state.candidates[:, :, 0], np.inf)
-    assert np.array_equal(found.trace.task, hours.argmin(axis=1))
+    state = found.state
+    hours = np.where(state.mask[:, :-1], state.candidates[:, :, HOURS], np.inf)
+    assert np.array_equal(found.task, hours.argmin(axis=1))
 
 
 def test_a_task_waits_for_room_in_one_domain_and_a_model_that_never_fits_one_is_cut():
@@ -51,16 +51,15 @@ def test_a_task_waits_for_room_in_one_domain_and_a_model_that_never_fits_one_is_
     planner, decisions = worlds.planner_of(engine), worlds.gathered(engine)
     decisions.kind[:, 1:] = -1
     decisions.kind[:, 0] = 0
-    state = decode(planner, decisions, ShortestFirst()).trace.state
-    slowed, hours, baseline = (CANDIDATE_NAMES.index(n) for n in ("slowed", "nominal_hours", "baseline_hours"))
+    state = decode(planner, decisions, ShortestFirst()).state
     state.mask[:, 0] = True
-    state.candidates[:, 0, slowed] = 2.0
-    state.candidates[:, 0, hours], state.candidates[:, 0, baseline] = 0.1, 0.5
+    state.candidates[:, 0, SLOWED] = 2.0
+    state.candidates[:, 0, HOURS], state.candidates[:, 0, BASELINE_HOURS] = 0.1, 0.5
     nothing = state.mask.shape[1] - 1
     assert (ShortestFirst().task(state) == nothing).all()
-    state.candidates[:, 0, hours] = 0.5
+    state.candidates[:, 0, HOURS] = 0.5
     assert (ShortestFirst().task(state) == 0).all()
-    state.candidates[:, 0, hours], state.candidates[:, 0, slowed] = 0.1, 1.0
+    state.candidates[:, 0, HOURS], state.candidates[:, 0, SLOWED] = 0.1, 1.0
     assert (ShortestFirst().task(state) == 0).all()
 
 

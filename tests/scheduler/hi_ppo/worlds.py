@@ -9,8 +9,10 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.models import model
+from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, PRECISION, STOP, TP
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
+from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import Planner
 from attribution_sched.training import untrained
 
@@ -103,6 +105,26 @@ def gathered(engine, rows=None):
     """Pending decisions with attributions of :func:`attributor`."""
     rows = pending(engine) if rows is None else rows
     return gather(engine, rows, attributor(engine.pool.counters.values).astype(np.float32))
+
+
+def engine_actions(t, drafts, segments, layout_rows):
+    """Engine actions ``(R, P, 5)`` of all drafts; one that is not finished ends at once.
+
+    Args:
+        t: Tables.
+        drafts: The drafts.
+        segments: Their segments in order, shape ``(R, P, 11)``.
+        layout_rows: Row of every layout in the engine's table, shape ``(L,)``.
+    """
+    actions = np.zeros((len(drafts.kind), t.max_segments, 5), dtype=np.int64)
+    used = (np.arange(t.max_segments) < drafts.written[:, None]) & (drafts.status == DONE)[:, None]
+    actions[:, :, 0] = np.where(used, segments[:, :, DOMAIN], drafts.free.shape[1])
+    at = np.nonzero(used)
+    rows = segments[at]
+    layout = (rows[:, None, [DP, TP, PP]] == t.layouts).all(axis=2).argmax(axis=1)
+    level = (t.micro[drafts.kind[at[0]]] == rows[:, MICROBATCH, None]).argmax(axis=1)
+    actions[at[0], at[1], 1:] = np.column_stack([rows[:, STOP], layout_rows[layout], rows[:, PRECISION], level])
+    return actions
 
 
 def still(cluster):
