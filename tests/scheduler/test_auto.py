@@ -39,6 +39,13 @@ def test_the_best_of_the_contenders_decides(caplog):
     assert policy.table is table
 
 
+def test_days_are_long_enough_to_tell_who_never_cuts_a_model():
+    """In eight hours that begin empty greedy, which places nothing large, is level with the rule."""
+    policy = Auto(("greedy", "rule"))
+    assert policy.choose(load_settings("cross-domain").build_world()).name == "rule"
+    assert policy.table[0].reward - policy.table[1].reward > 10.0
+
+
 def test_bad_contenders_are_refused():
     for given in ((), ("auto",), ("nobody",)):
         with pytest.raises(SettingsError):

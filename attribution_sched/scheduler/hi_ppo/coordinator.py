@@ -31,7 +31,7 @@ from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import Actor, Decoded, Planner, decode
 from attribution_sched.scheduler.hi_ppo.features import UTILISATION_SHARE
 from attribution_sched.scheduler.hi_ppo.partners import Partners
-from attribution_sched.scheduler.hi_ppo.ranker import as_levels
+from attribution_sched.scheduler.hi_ppo.ranker import Ranker, as_levels
 from attribution_sched.scheduler.hi_ppo.reward_weights import WeightMode, checked_mode, weighed
 from attribution_sched.scheduler.pairing import TrialBelief
 from attribution_sched.scheduler.policy import Appraisal, Overruled, Policy, Preferred
@@ -562,9 +562,10 @@ class HiPpo:
         if alone and plan is not None and self.partners.leaves_room(view, plan):
             return None
         thinker, listed = self.thinker(), self.listed(view, planner, decisions, slot, plan)
-        if self.learnt.ranker is not None:
+        ranker = self._ranker(view)
+        if ranker is not None:
             # One formula: what was learnt is part of the log-odds that thinking adds to.
-            odds = as_levels(self.learnt.ranker, self.described(view, planner, listed))
+            odds = as_levels(ranker, self.described(view, planner, listed))
             listed = [replace(each, upper=high, lower=low) for each, (high, low) in zip(listed, odds, strict=True)]
         listed += thinker.later(view, listed[0])
         pairs = None
@@ -611,7 +612,7 @@ class HiPpo:
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None, source: str
     ) -> tuple[int, Plan | None, str, Experience | None]:
         """Let the ranker choose among what was settled on and what it would be compared with."""
-        ranker, listed = self.learnt.ranker, list[Option]()
+        ranker, listed = self._ranker(view), list[Option]()
         if ranker is not None and not view.backlog:
             listed = self.listed(view, planner, decisions, slot, plan)
         if not (self.waits or view.replanning):
@@ -632,6 +633,13 @@ class HiPpo:
         if better.plan is None or (view.replanning and better.plan == view.current_plan):
             return view.slot, None, "ranker", found
         return better.slot, better.plan, "ranker", found
+
+    def _ranker(self, view: Decision) -> Ranker | None:
+        """The ranker, where it has learnt something: it is taught in worlds whose models are known.
+
+        Where jobs are opaque and go beside each other it meets candidates unlike any that it was taught by.
+        """
+        return None if view.kind.opaque else self.learnt.ranker
 
     def listed(
         self, view: Decision, planner: Planner, decisions: Decisions, slot: int, plan: Plan | None

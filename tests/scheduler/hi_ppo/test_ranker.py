@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from attribution_sched.config import load_settings
 from attribution_sched.errors import ModelFitError
+from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE, Described
 from attribution_sched.scheduler.hi_ppo.ranker import HIDDEN, LOWER, SHAPES, UPPER, Ranker, encode, levels
+from attribution_sched.scheduler.registry import make_policy
 
 
 def described(seed=0, many=5, domains=4):
@@ -72,3 +75,16 @@ def test_other_shapes_and_numbers_are_refused():
     for name, wrong in (("policy_1", np.zeros((2, 2))), ("kappa", np.array(np.nan))):
         with pytest.raises(ModelFitError, match=f"ranker.{name}"):
             Ranker({**arrays, name: wrong})
+
+
+def test_where_jobs_are_opaque_the_agents_decide_alone():
+    """It is taught where models are known; beside each other it met nobody, and took what harms."""
+    settings = load_settings("shared").model_dump(mode="json")
+    settings["domain_defaults"]["devices"] = 8
+    settings["arrivals"]["rate_per_hour"] = 9.0
+    settings["episode"] |= {"horizon_s": 6 * 3600.0, "pool_size": 128, "max_running": 16}
+    world = load_settings(settings).build_world()
+    ranked, agents = (play(world, make_policy(name), seed=3) for name in ("hi-ppo[ranked]", "hi-ppo[quick]"))
+    assert (
+        ranked.placed > 20 and ranked.reward == agents.reward and ranked.baseline_running_h == agents.baseline_running_h
+    )

@@ -27,7 +27,8 @@ class Listener:
         self.decided += 1
         if self.policy._forecast is not None and view.link_gbps is not None:
             self.ahead.append(self.policy._forecast.gbps(view) / view.bandwidth_gbps)
-        self.weights.append(RewardWeights.of(weighed(view, self.policy.wishes).reward).vector)
+        in_force = RewardWeights.of(weighed(view, self.policy.wishes).reward)
+        self.weights.append(np.array([in_force.eff, in_force.util, in_force.cost]))
         return plan
 
 
