@@ -497,7 +497,7 @@ class Admission:
         if fits is not None:
             raise TaskError(fits)
 
-    def in_vain(self) -> list[str]:
+    def unplaceable_kinds(self) -> list[str]:
         """Why kinds fit nowhere whose tasks may arrive, and would fill the queue for ever; one sentence each."""
         kinds = range(len(self._engine.world.kinds))
         found = (self._known.setdefault((kind, None), self._obstacle(kind, None)) for kind in kinds)

@@ -114,7 +114,7 @@ def simulate(
         f"[bold]{settings.name}[/bold]: {len(world.cluster)} domains, {world.cluster.devices} devices, "
         f"{len(world.kinds)} kinds of tasks, {world.horizon_s / 3600:.0f} h  (the first run compiles its kernels)"
     )
-    for why in Admission(Engine(world)).in_vain():
+    for why in Admission(Engine(world)).unplaceable_kinds():
         notes().print(f"[yellow]warning:[/yellow] {escape(why)}", soft_wrap=True)
     with Stages() as stages, stages.stage("simulating", 1.0) as tell:
         summary = play(world, spec.make(), seed, tell)

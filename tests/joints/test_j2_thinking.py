@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
+from attribution_sched.attribution.vector import state_vectors
 from attribution_sched.cluster.counters import counters, throughput
-from attribution_sched.cluster.demands import draw_demands
+from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.beliefs import AttributionBeliefs, DemandBeliefs
+from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
@@ -134,3 +136,26 @@ def test_with_thinking_a_cut_changes_five_decisions_in_a_hundred(preset, tell):
     if found["zeroed"] < 0.05:
         # On cross-domain-easy true demands themselves are worth no more than pace: most of a step is compute there.
         pytest.xfail(f"missed: zeroed attributions change {found['zeroed']:.3f} of decisions, 0.05 wanted")
+
+
+@pytest.mark.slow
+def test_with_thinking_zeroing_the_vector_costs_return_on_the_testbed(tell):
+    """Whole days of the policy as it is deployed; the pace is told in both."""
+    world, days, first = load_settings("testbed").build_world(), 24, 5_500_000
+    own = state_vectors(HiPpo().attributions, DEMAND_NAMES)
+
+    def zeroed(task):
+        vector = own(task)
+        return vector.with_state(0.0 * vector.state)
+
+    returns = [
+        np.array([
+            play(world, HiPpo(deadline_s=NO_DEADLINE_S, think=True), first + day, attribute=attribute).reward
+            for day in range(days)
+        ])
+        for attribute in (own, zeroed)
+    ]  # fmt: skip
+    apart = returns[1] - returns[0]
+    half = 1.96 * apart.std(ddof=1) / np.sqrt(days)
+    tell("J2", preset="testbed", thinking=1, days=days, zeroed_a_day=apart.mean(), half=half)
+    assert apart.mean() + half < 0.0

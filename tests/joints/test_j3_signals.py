@@ -4,11 +4,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
-from attribution_sched.cli.senses import by_the_mean
+from attribution_sched.cli.senses import Sees, by_the_mean
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.signals import DAY, Scaled, Series
 from attribution_sched.config import load_settings
+from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.thinking import Think
 
@@ -166,3 +168,17 @@ def dear(world, tariff):
     )
     reward = replace(world.reward, energy_usd_per_kwh=FIFTY * world.reward.energy_usd_per_kwh)
     return replace(world, cluster=replace(world.cluster, domains=domains), reward=reward)
+
+
+@pytest.mark.slow
+def test_links_that_are_not_shown_cost_traffic(tell):
+    """The rule, told what every link carries or its nominal speed: the bill of days that nothing was chosen on."""
+    world, days, first = load_settings("cross-domain").build_world(), 90, 5_510_000
+    bills = [
+        np.array([play(world, Sees((), fork=False, links=shown), first + day).traffic_usd for day in range(days)])
+        for shown in (True, False)
+    ]
+    apart = bills[1] - bills[0]
+    half = 1.96 * apart.std(ddof=1) / np.sqrt(days)
+    tell("J3", cut="links hidden", days=days, usd_more_a_day=apart.mean(), half=half, of=bills[0].mean())
+    assert apart.mean() - half > 0.0
