@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from attribution_sched.text import clean_text, shown
+from attribution_sched.words.text import clean_text, shown
 
 
 class AttributionSchedError(Exception):

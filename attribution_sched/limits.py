@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attribution_sched.errors import AttributionSchedError, CounterError, SettingsError, problem
-from attribution_sched.text import clean_text, csv_text
+from attribution_sched.words.text import clean_text, csv_text
 
 __all__ = [
     "COUNTER_BOUNDS",

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attribution_sched.scheduler.arena.records import FILE_NAME, EpisodeRecord, Key
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.records import FILE_NAME, EpisodeRecord, Key
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary
 
 FEW = 6

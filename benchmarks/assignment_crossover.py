@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.scheduler.assignment import Assignment, Solution
-from attribution_sched.scheduler.assignment_solvers import solve_dual_smoothing, solve_milp
+from attribution_sched.rivals.assignment import Assignment, Solution
+from attribution_sched.rivals.assignment_solvers import solve_dual_smoothing, solve_milp
 
 FAMILIES = ("uniform", "generic", "correlated", "subset-sum", "tight")
 SIZES = ((20, 5), (50, 10), (100, 10), (200, 20), (500, 30), (1000, 40), (2000, 50))

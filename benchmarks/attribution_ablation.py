@@ -48,12 +48,12 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.codecs import Attributor
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.env import TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedVectorEnv
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.arena.stats import Estimate, PairedBootstrap
+from attribution_sched.rivals.arena.stats import Estimate, PairedBootstrap
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 from research.linear_attribution import LinearAttribution, simulated_attributor

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from attribution_sched.errors import AttributionSchedError
-from attribution_sched.text import shown
+from attribution_sched.words.text import shown
 
 MEMORY_BYTES = 8 * 2**30
 """Address space of a target's process, beyond which a size that nobody bounded is a finding."""
@@ -444,9 +444,9 @@ def _checkpoints(folder: Path) -> list[Target]:
     from attribution_sched import storage
     from attribution_sched.attribution.attributor import Fitted
     from attribution_sched.attribution.emshap import EmSHAP
+    from attribution_sched.rivals.seq2seq import network as pointer
     from attribution_sched.scheduler.hi_ppo import checkpoint as hi_ppo
     from attribution_sched.scheduler.predictor import gru
-    from attribution_sched.scheduler.seq2seq import network as pointer
 
     package = Path(attribution_sched.__file__).parent
     attributor = package / "attribution" / "shipped" / "testbed"
@@ -564,9 +564,9 @@ def _prometheus() -> Target:
 
 def _tasks() -> Target:
     from attribution_sched import System
-    from attribution_sched.admission import prepared
     from attribution_sched.cluster.counters import COUNTER_NAMES
     from attribution_sched.limits import COUNTER_BOUNDS
+    from attribution_sched.system.admission import prepared
 
     @functools.cache
     def opened() -> System:  # in the process that asks: a journal belongs to the one that made it
@@ -626,20 +626,20 @@ def _commands(folder: Path) -> Target:
         import attribution_sched.cli.senses
         import attribution_sched.executors.probes
         import attribution_sched.journal.journal
-        import attribution_sched.scheduler.arena
+        import attribution_sched.rivals.arena
         import attribution_sched.scheduler.episode
-        import attribution_sched.training
+        import attribution_sched.scheduler.training
 
         attribution_sched.cli.run.RunRequest.open = refuse  # type: ignore[method-assign]
         attribution_sched.cli.profile_measure.measure = refuse
         attribution_sched.executors.probes.probe_link = refuse
         attribution_sched.executors.probes.probe_stages = refuse
         attribution_sched.executors.probes.serve_probes = refuse
-        attribution_sched.scheduler.arena.fingerprint = refuse
+        attribution_sched.rivals.arena.fingerprint = refuse
         attribution_sched.scheduler.episode.play = refuse
         attribution_sched.cli.senses.play = refuse
         attribution_sched.journal.journal.temporary_copy = refuse
-        attribution_sched.training.training_world = refuse
+        attribution_sched.scheduler.training.training_world = refuse
         home.mkdir(exist_ok=True)
         os.chdir(home)
         with System("testbed", "sjf", journal=home / "run.sqlite") as system:

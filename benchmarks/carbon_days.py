@@ -32,7 +32,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.signals import Grid
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import RuleFork
 from attribution_sched.scheduler.registry import make_policy

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler import thinking
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.hi_ppo.rule import RuleFork
 from attribution_sched.scheduler.thinking import Think
 

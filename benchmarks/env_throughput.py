@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import encode
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.env import CrossDomainEnv, CrossDomainVectorEnv
+from attribution_sched.cluster.envs.env import CrossDomainEnv, CrossDomainVectorEnv
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.world import World

@@ -26,9 +26,9 @@ import torch
 from explain_speed import COMPONENTS, Chosen, FloatArray, draw_states, nmse, train
 from torch import nn
 
-from attribution_sched.explain.shapley.estimate import Estimate
-from attribution_sched.explain.shapley.explain import estimate
-from attribution_sched.explain.shapley.tabular import TabularGame
+from attribution_sched.shapley.estimate import Estimate
+from attribution_sched.shapley.explain import estimate
+from attribution_sched.shapley.tabular import TabularGame
 from research.banzhaf import banzhaf
 
 GROUPS = {

@@ -32,8 +32,8 @@ from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.quality import Agreement, agreement
 from attribution_sched.explain.recorder import Decided
+from attribution_sched.rivals.splits import SpeedProportional
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.splits import SpeedProportional
 
 RESAMPLED = 2000
 WALKED = 12_000

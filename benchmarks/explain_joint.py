@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
@@ -50,7 +51,6 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.preference import devices_needed, redecided, where
 from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.explain.recorder import Decided, noted, perceived
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy

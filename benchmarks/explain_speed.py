@@ -31,9 +31,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attribution_sched.explain.shapley.explain import estimate
-from attribution_sched.explain.shapley.kernel import kernel_plan
-from attribution_sched.explain.shapley.tabular import TabularGame
+from attribution_sched.shapley.explain import estimate
+from attribution_sched.shapley.kernel import kernel_plan
+from attribution_sched.shapley.tabular import TabularGame
 
 FloatArray = NDArray[np.float64]
 INPUTS, ACTIONS, DOMAINS = 32, 64, 8

@@ -20,7 +20,7 @@ from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.codecs import attributions_of
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import ACTION_COLUMNS, Engine
-from attribution_sched.cluster.env import ClusterVectorEnv
+from attribution_sched.cluster.envs.env import ClusterVectorEnv
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.world import Cluster, Reward, World
 from attribution_sched.config import load_settings

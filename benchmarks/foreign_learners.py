@@ -29,9 +29,9 @@ import torch
 
 from attribution_sched.attribution.attributor import state_of
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.arena.play import held_out_seeds
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
-from attribution_sched.scheduler.candidate_env import CandidateEnv, SB3Policy
+from attribution_sched.rivals.arena.play import held_out_seeds
+from attribution_sched.rivals.arena.stats import PairedBootstrap
+from attribution_sched.rivals.candidate_env import CandidateEnv, SB3Policy
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import POLICIES, make_policy
@@ -68,8 +68,8 @@ def rllib_ppo(preset: str, game: str | None) -> tuple[Policy, Callable[[int], No
     import ray
     from ray.rllib.algorithms.ppo import PPOConfig
 
-    from attribution_sched.registration import AGENTS, PLANS, make_agents, register_rllib
-    from attribution_sched.scheduler.rllib import masked, trained
+    from attribution_sched.cluster.envs.registration import AGENTS, PLANS, make_agents, register_rllib
+    from attribution_sched.rivals.rllib import masked, trained
 
     if not ray.is_initialized():
         ray.init(num_cpus=1, include_dashboard=False, logging_level="error", log_to_driver=False)

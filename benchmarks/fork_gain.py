@@ -23,7 +23,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario, scenario_names
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork

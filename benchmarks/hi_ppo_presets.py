@@ -30,7 +30,7 @@ from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo

@@ -415,8 +415,8 @@ class Tour:
 
         from attribution_sched import System
         from attribution_sched.cli.app import app
+        from attribution_sched.executors.live import Live
         from attribution_sched.executors.local import LocalExecutor
-        from attribution_sched.real_cluster import Live
 
         path = self.folder / "machines.sqlite"
 

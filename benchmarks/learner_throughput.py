@@ -28,14 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched.cluster.env import TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedVectorEnv
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.candidate_env import CandidateCluster
+from attribution_sched.rivals.candidate_env import CandidateCluster
+from attribution_sched.rivals.multi_agent import MOST, TwoLevels
 from attribution_sched.scheduler.hi_ppo.checkpoint import load
 from attribution_sched.scheduler.hi_ppo.policy_search import Days, Search, next_group
-from attribution_sched.scheduler.multi_agent import MOST, TwoLevels
 from attribution_sched.scheduler.ppo.flat import FlatAgent
-from attribution_sched.training import TESTBED_PPO
+from attribution_sched.scheduler.training import TESTBED_PPO
 
 CLUSTERS = 256
 GROUP = 4

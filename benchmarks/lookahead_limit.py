@@ -32,8 +32,8 @@ from attribution_sched.cluster.incidents import LinkCut
 from attribution_sched.cluster.models import Layer, Model, model
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind, World
-from attribution_sched.scheduler.arena.play import evaluate, held_out_seeds
-from attribution_sched.scheduler.arena.report import interval
+from attribution_sched.rivals.arena.play import evaluate, held_out_seeds
+from attribution_sched.rivals.arena.report import interval
 from research.lookahead import Clairvoyant
 
 POLICIES = ("static-uniform", "greedy", "exact", "exact-resolve", "exact-switch")

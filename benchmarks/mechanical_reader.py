@@ -38,10 +38,10 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import Reward
 from attribution_sched.explain.decision_table import decision_table
 from attribution_sched.explain.reasoning import reasoning
-from attribution_sched.explain.words import in_language
 from attribution_sched.scheduler.policy import twin
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.rules import ShortestJobFirst
+from attribution_sched.words.say import in_language
 
 SETTINGS: dict[str, tuple[float, float, float]] = {
     "speed": (4.0, 0.25, 0.25),

@@ -47,10 +47,10 @@ from attribution_sched.planning.candidates import chain_batch
 from attribution_sched.planning.domain_orders import all_orders, chain_plans, proportional_cuts
 from attribution_sched.planning.exact.solver import ExactSolver, Solution
 from attribution_sched.planning.instance import Instance
-from attribution_sched.scheduler.greedy import Greedy
-from attribution_sched.scheduler.mast import Mast
-from attribution_sched.scheduler.sailor import plan_like_sailor
-from attribution_sched.scheduler.splits import StaticUniform, best_splits
+from attribution_sched.rivals.greedy import Greedy
+from attribution_sched.rivals.mast import Mast
+from attribution_sched.rivals.sailor import plan_like_sailor
+from attribution_sched.rivals.splits import StaticUniform, best_splits
 
 DOMAINS = (3, 4, 5)
 INSTANCES = 60

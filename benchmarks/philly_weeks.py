@@ -30,7 +30,7 @@ from attribution_sched.cluster.philly import TEST_WEEKS, TRAIN_WEEKS
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 

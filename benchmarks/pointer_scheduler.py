@@ -32,11 +32,11 @@ from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
+from attribution_sched.rivals.seq2seq.policy import SupervisedPointer
+from attribution_sched.rivals.splits import SpeedProportional, StaticUniform
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.rules import GreedyBandwidth
-from attribution_sched.scheduler.seq2seq.policy import SupervisedPointer
-from attribution_sched.scheduler.splits import SpeedProportional, StaticUniform
 from research.pointer_draws import (
     Range,
     SearchTeacher,

@@ -41,11 +41,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from attribution_sched.cluster.env import TestbedEnv, TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedEnv, TestbedVectorEnv
 from attribution_sched.config import load_settings
 from attribution_sched.scheduler.ppo.collect import Stagger
 from attribution_sched.scheduler.ppo.flat import FlatAgent
-from attribution_sched.training import TESTBED_PPO
+from attribution_sched.scheduler.training import TESTBED_PPO
 
 SETTINGS = TESTBED_PPO
 CLUSTERS, SINGLES = 256, 8

@@ -33,7 +33,7 @@ from attribution_sched.scheduler.hi_ppo.fork_ppo import ForkPpo, learn_ranker, u
 from attribution_sched.scheduler.hi_ppo.forked_decisions import ForkedDecisions, ForkingHiPpo, collect_by
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.hi_ppo.ranker import Ranker
-from attribution_sched.training import training_world
+from attribution_sched.scheduler.training import training_world
 from research.ranker_gae import GaePpo, Rollout, learn_by_gae
 
 FORKED, JUDGED = 560_000, 4_870_000

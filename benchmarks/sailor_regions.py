@@ -35,9 +35,9 @@ from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.exact.solver import ExactSolver
-from attribution_sched.scheduler.mast import Mast
-from attribution_sched.scheduler.sailor import plan_like_sailor
-from attribution_sched.scheduler.splits import best_splits
+from attribution_sched.rivals.mast import Mast
+from attribution_sched.rivals.sailor import plan_like_sailor
+from attribution_sched.rivals.splits import best_splits
 from research.pipeline_events import simulate_pipeline
 
 Planner = Callable[[InstanceDecision], Plan | None]

@@ -39,7 +39,7 @@ from attribution_sched.cluster.simulator.job import SimulationResult, Status
 from attribution_sched.cluster.simulator.simulator import Decider, Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, TaskKind, World
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 
 SHAPES = ((1,), (2,), (1, 1), (3,), (2, 1), (1, 1, 1))
 """Segments of each replica of a drawn plan."""

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster, TaskInstance
 from attribution_sched.config import load_settings
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster, TaskInstance
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.types import FloatArray
 

@@ -24,7 +24,7 @@ import numpy as np
 from hi_ppo_presets import played, world_of
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.glass_box.tree_distil import distil as distil_trees
 from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree

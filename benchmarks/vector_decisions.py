@@ -23,8 +23,8 @@ import numpy as np
 from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
 from attribution_sched.config import load_settings
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.beliefs import Belief, DemandBeliefs
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.decode import Planner

@@ -46,7 +46,7 @@ from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.pairing import TrialBelief, counter_profile
 from attribution_sched.scheduler.thinking import Think, Thinker
-from attribution_sched.training import training_world
+from attribution_sched.scheduler.training import training_world
 from attribution_sched.types import Attributor, FloatArray, Task
 
 OPERATORS = ("conv", "fc", "attention")

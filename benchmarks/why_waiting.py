@@ -36,19 +36,20 @@ from typing import Any
 
 import numpy as np
 
-from attribution_sched import System, live_trial
+from attribution_sched import System
+from attribution_sched.cluster import live_trial
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
+from attribution_sched.cluster.live_trial import copied, starts_at_once
 from attribution_sched.config import load_settings
 from attribution_sched.errors import TaskError
 from attribution_sched.explain.decision_table import least_devices
 from attribution_sched.explain.room import empty_cluster, fits_at_all
 from attribution_sched.explain.why import Cause, Why, why_waiting
-from attribution_sched.explain_memory import moment_of
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
-from attribution_sched.live_trial import copied, starts_at_once
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.policy import twin
+from attribution_sched.system.moments import moment_of
 from attribution_sched.types import Task
 
 FAST_GBPS = 500.0

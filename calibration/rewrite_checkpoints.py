@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from attribution_sched import storage
+from attribution_sched.rivals.seq2seq import network as seq2seq
 from attribution_sched.scheduler.hi_ppo import checkpoint as hi_ppo
 from attribution_sched.scheduler.predictor import gru
-from attribution_sched.scheduler.seq2seq import network as seq2seq
 
 SHIPPED = (
     (hi_ppo.SHIPPED, hi_ppo.KIND, hi_ppo.ATTRIBUTION_SCHEMA),

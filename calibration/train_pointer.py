@@ -1,6 +1,6 @@
 """Train the sequence-to-sequence scheduler on plans of optimisers: a local search, and the exact search.
 
-Writes ``attribution_sched/scheduler/seq2seq/weights.safetensors``. Run from the repository root;
+Writes ``attribution_sched/rivals/seq2seq/weights.safetensors``. Run from the repository root;
 traces of the teacher are kept in the folder that is given, so that a second run only trains::
 
     python calibration/train_pointer.py --traces DIR
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from attribution_sched.scheduler.seq2seq.network import SHIPPED, save
+from attribution_sched.rivals.seq2seq.network import SHIPPED, save
 from research.pointer_draws import Range, Trace
 from research.pointer_examples import examples_of
 from research.pointer_traces import cached_traces

@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from attribution_sched import System
-from attribution_sched.metering import usage_of
+from attribution_sched.billing.metering import usage_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -319,7 +319,7 @@ def _made(path: Path) -> str:
     if path.parent.name == "shipped":
         return "`python calibration/fit_attribution.py`, 6,000 simulated tasks of the preset, seed 20"
     if path.parent.name == "seq2seq":
-        from attribution_sched.scheduler.seq2seq.network import describe as describe_seq2seq
+        from attribution_sched.rivals.seq2seq.network import describe as describe_seq2seq
 
         return f"`{describe_seq2seq(path)['made']['command']}`"
     if path.parent.name == "predictor":

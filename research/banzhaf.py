@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, nearest, problem
-from attribution_sched.explain.shapley.estimate import half_width
-from attribution_sched.explain.shapley.evaluate import Evaluator
-from attribution_sched.explain.shapley.exact import MAX_PLAYERS, coalition_block
-from attribution_sched.explain.shapley.game import BatchGame, Game, SingleGame, check_game
-from attribution_sched.explain.shapley.permutation import state_sequence
+from attribution_sched.shapley.estimate import half_width
+from attribution_sched.shapley.evaluate import Evaluator
+from attribution_sched.shapley.exact import MAX_PLAYERS, coalition_block
+from attribution_sched.shapley.game import BatchGame, Game, SingleGame, check_game
+from attribution_sched.shapley.permutation import state_sequence
 from attribution_sched.types import FloatArray
 
 _ONE = np.zeros(1, dtype=np.int64)

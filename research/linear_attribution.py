@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from attribution_sched.attribution.checks import check_finite
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
-from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import CheckpointError, ModelFitError, problem
+from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World

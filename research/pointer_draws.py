@@ -27,7 +27,7 @@ from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, Ta
 from attribution_sched.errors import SettingsError, TaskError, nearest, problem
 from attribution_sched.planning.exact.problem import problem_of
 from attribution_sched.planning.exact.solver import ExactSolver, evaluate, improve
-from attribution_sched.scheduler.splits import SpeedProportional
+from attribution_sched.rivals.splits import SpeedProportional
 from attribution_sched.types import FloatArray, IntArray
 
 TRAINED_MODELS = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, DP, MICROBATCH, PP, PRECISION, STOP, TP
 from attribution_sched.errors import TraceError, problem
-from attribution_sched.scheduler.seq2seq.features import (
+from attribution_sched.rivals.seq2seq.features import (
     DecisionFeatures,
     advance,
     begins,

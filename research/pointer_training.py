@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attribution_sched.errors import ModelFitError, problem
-from attribution_sched.scheduler.seq2seq.network import NetworkSize, PointerNetwork, log_probabilities
+from attribution_sched.rivals.seq2seq.network import NetworkSize, PointerNetwork, log_probabilities
 from research.pointer_examples import Choice, Example
 
 HEADS = ("domain", "micro", "option", "cut")

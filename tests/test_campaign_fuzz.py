@@ -4,7 +4,7 @@ import campaign_fuzz
 import pytest
 from campaign_fuzz import Target, case, isolated, play
 
-from attribution_sched.text import shown
+from attribution_sched.words.text import shown
 
 CASES = {
     "settings": 120, "settings-yaml": 40, "training-settings": 60, "arrivals-csv": 300, "bandwidth-csv": 300,

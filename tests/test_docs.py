@@ -184,8 +184,8 @@ def test_every_policy_is_told_about():
 
 
 def test_every_section_of_a_report_is_told_about_in_its_order():
-    from attribution_sched.explain.words import say
     from attribution_sched.report.build import ORDER
+    from attribution_sched.words.say import say
 
     titles = [say(f"report.{section.__name__.rpartition('.')[2]}.title", "en") for section in ORDER]
     told = (ROOT / "docs" / "how_to" / "read_a_report.md").read_text("utf-8")

@@ -97,4 +97,4 @@ def test_nothing_heavy_is_loaded_by_looking_at_the_names():
     run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     loaded = set(json.loads(run.stdout))
     assert not loaded & {"numpy", "torch", "pydantic", "gymnasium"}
-    assert {name for name in loaded if name.startswith("attribution_sched.")} == {"attribution_sched.lazy"}
+    assert {name for name in loaded if name.startswith("attribution_sched.")} == set()

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import CounterError, ModelFitError, problem
+from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
 from attribution_sched.types import FloatArray
 
 GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -26,7 +26,8 @@ from attribution_sched.attribution.progress import Tick, progress_bar
 from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, rivals, search
 from attribution_sched.attribution.uncertainty import Uncertainty
 from attribution_sched.attribution.vector import AttributionVector
-from attribution_sched.coalitions import (
+from attribution_sched.errors import ModelFitError, nearest, problem
+from attribution_sched.shapley.coalitions import (
     EXACT_LIMIT,
     CoalitionSample,
     all_masks,
@@ -34,7 +35,6 @@ from attribution_sched.coalitions import (
     shapley_matrix,
     solve_sampled,
 )
-from attribution_sched.errors import ModelFitError, nearest, problem
 from attribution_sched.types import BoolArray, FloatArray
 
 # ------ Coalition values: ``v(S) = E[f(X) | x_S]``, averaged over joint conditional draws in bounded blocks

@@ -23,7 +23,7 @@ from attribution_sched.attribution.conditionals.base import Conditional, uniform
 from attribution_sched.attribution.conditionals.catalogue import ATOM_KINDS, CLOSED_KINDS, make
 from attribution_sched.attribution.conditionals.points import sobol_points
 from attribution_sched.attribution.progress import Tick, silent
-from attribution_sched.coalitions import EXACT_LIMIT
+from attribution_sched.shapley.coalitions import EXACT_LIMIT
 from attribution_sched.types import BoolArray, FloatArray
 
 MASKS_PER_ROW = 4

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from attribution_sched.billing.bill import NOBODY, PARTS, Bill
-from attribution_sched.text import csv_text
+from attribution_sched.words.text import csv_text
 
 COLUMNS: tuple[str, ...] = (
     "BilledCost", "EffectiveCost", "BillingAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd",

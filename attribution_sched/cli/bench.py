@@ -12,7 +12,7 @@ from attribution_sched.cli.console import STOPPED, examples, notes, out, say_jso
 from attribution_sched.errors import SettingsError, problem
 
 if TYPE_CHECKING:
-    from attribution_sched.scheduler.arena.report import ArenaResult
+    from attribution_sched.rivals.arena.report import ArenaResult
 
 EXAMPLES = examples(
     "attribution-sched bench schedulers",
@@ -137,8 +137,8 @@ def schedulers(
         TimeRemainingColumn,
     )
 
-    from attribution_sched.arena import evaluate
-    from attribution_sched.scheduler.arena.report import write_report
+    from attribution_sched.rivals.arena.by_preset import evaluate
+    from attribution_sched.rivals.arena.report import write_report
 
     if output.exists() and not output.is_dir():
         raise SettingsError(problem("--output", str(output), "is a file, not a folder", "Choose another name"))
@@ -174,7 +174,7 @@ def _print_tables(result: ArenaResult, title: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from attribution_sched.scheduler.arena.report import ACROSS, absolute, cells, headings
+    from attribution_sched.rivals.arena.report import ACROSS, absolute, cells, headings
 
     console = out(wide=True)
     console.print(title)

@@ -45,12 +45,12 @@ def bill(
 ) -> None:
     """Share energy, electricity, egress, carbon and device time between tenants; lines and rest are the meters'."""
     from attribution_sched.billing.bill import Prices, compare_rules
+    from attribution_sched.billing.metering import bill_of
     from attribution_sched.billing.rules import hour_prices
-    from attribution_sched.explain.words.say import check_language, say
     from attribution_sched.journal import Journal
-    from attribution_sched.metering import bill_of
     from attribution_sched.report.collect.bill import billing
     from attribution_sched.report.sections.bill import why_they_differ
+    from attribution_sched.words.say import check_language, say
 
     check_language(lang)
     if output is not None and output.suffix not in (".csv", ".json"):
@@ -95,8 +95,8 @@ def _print(made: Bill, lang: str) -> None:
     from rich.table import Table
 
     from attribution_sched.billing.bill import NOBODY, PARTS
-    from attribution_sched.explain.words.say import say
     from attribution_sched.report.sections.bill import name_of, operator_rows, part_name
+    from attribution_sched.words.say import say
 
     console = out(wide=True)
     by = say(f"bill.by.{made.by}", lang)
@@ -142,8 +142,8 @@ def _cell(line: Any) -> str:
 
 
 def _notes(made: Bill, lang: str) -> list[str]:
-    from attribution_sched.explain.words.say import say
     from attribution_sched.report.sections.bill import carbon_notes, empty_notes
+    from attribution_sched.words.say import say
 
     words = [*empty_notes(made, lang), say("bill.sum", lang, gap=made.gap()), *carbon_notes(made, lang)]
     words += [say("bill.repeated", lang, domain=name, hours=hours) for name, hours in made.repeated]
@@ -162,7 +162,7 @@ def _notes(made: Bill, lang: str) -> list[str]:
 def _print_prices(domains: tuple[str, ...], prices: Any, lang: str) -> None:
     from rich.table import Table
 
-    from attribution_sched.explain.words.say import say
+    from attribution_sched.words.say import say
 
     table = Table(title=say("bill.prices", lang), title_justify="left")
     table.add_column(say("bill.column.hour", lang), justify="right")

@@ -24,7 +24,7 @@ from typer.core import TyperGroup
 
 from attribution_sched.errors import AttributionSchedError, SettingsError, problem
 from attribution_sched.limits import LONGEST_PATH, character_rule, path_rule
-from attribution_sched.text import UNSEEN, clean_text
+from attribution_sched.words.text import UNSEEN, clean_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -151,7 +151,7 @@ def explain_all(journal: Path, workers: str, options: dict[str, Any], *, as_json
         JournalError: If another process writes the journal.
     """
     from attribution_sched.journal import ExplanationRecord, Journal
-    from attribution_sched.system import explain_aside, unexplained
+    from attribution_sched.system.system import explain_aside, unexplained
 
     failed: dict[str, str] = {}
     with Journal.open(journal, claim=False) as writing, Stages() as stages:
@@ -226,9 +226,9 @@ def show_agents(journal: Path, decision: str, agents: list[str], lang: str, *, a
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from attribution_sched.explain.words import in_language, say
     from attribution_sched.journal import Journal
     from attribution_sched.scheduler.registry import policy_spec
+    from attribution_sched.words.say import in_language, say
 
     for each in agents:
         policy_spec(each)
@@ -264,7 +264,7 @@ RULES = 4
 def show(explanation: Explanation, lang: str, most: int) -> None:
     """Print the decision, the drivers, how sure the policy was, what would change it, and the reasons in words."""
     from attribution_sched.explain.reasoning import sections
-    from attribution_sched.explain.words import say
+    from attribution_sched.words.say import say
 
     console, width = out(), columns()
     parts = sections(explanation, lang)
@@ -289,7 +289,7 @@ def show_alternatives(table: DecisionTable, lang: str) -> None:
     from rich.table import Table
 
     from attribution_sched.explain.table_words import NONE, cells_of
-    from attribution_sched.explain.words import in_language, say
+    from attribution_sched.words.say import in_language, say
 
     console, width = out(), columns()
     console.print(f"[bold]{escape(in_language(table.sentence, lang))}[/bold]", width=width)
@@ -342,7 +342,7 @@ def show_brought(gain: Brought, lang: str) -> None:
     from attribution_sched.explain.brought import COMPONENTS
     from attribution_sched.explain.digits import number
     from attribution_sched.explain.table_words import spans_in_words
-    from attribution_sched.explain.words import in_language, say
+    from attribution_sched.words.say import in_language, say
 
     def cells(spans: tuple[Span, ...]) -> list[str]:
         told = zip((text.replace(" ± ", "\n± ") for text in spans_in_words(spans)), spans, strict=True)
@@ -371,7 +371,7 @@ def _drivers(explanation: Explanation, lang: str, most: int) -> Any:
 
     from attribution_sched.explain import facts
     from attribution_sched.explain.digits import alike, number
-    from attribution_sched.explain.words import say
+    from attribution_sched.words.say import say
 
     outputs = facts.per_output(explanation)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
@@ -398,7 +398,8 @@ def _drivers(explanation: Explanation, lang: str, most: int) -> Any:
 
 
 def _name(explanation: Explanation, i: int, lang: str) -> str:
-    from attribution_sched.explain.words import in_language, input_name, say
+    from attribution_sched.words.names import input_name
+    from attribution_sched.words.say import in_language, say
 
     player = explanation.players[i]
     name = input_name(player.name, lang)
@@ -430,7 +431,8 @@ def _facts(explanation: Explanation, lang: str) -> Any:
 
     from attribution_sched.explain.digits import apart, percent
     from attribution_sched.explain.wording import short_plan
-    from attribution_sched.explain.words import input_name, say, unit_name
+    from attribution_sched.words.names import input_name, unit_name
+    from attribution_sched.words.say import say
 
     def plan(text: str) -> str:
         return escape(short_plan(text, lang))

@@ -73,11 +73,11 @@ def _chakra(path: Path, folder: Path, decision: str) -> Path:
         JournalError: If there is no such decision.
     """
     from attribution_sched.cluster.chakra import program_of, write
+    from attribution_sched.cluster.live import SimulatedCluster
+    from attribution_sched.executors.live import twin_of
     from attribution_sched.journal import Journal
-    from attribution_sched.live_cluster import SimulatedCluster
-    from attribution_sched.real_cluster import twin_of
-    from attribution_sched.results import plan_of
-    from attribution_sched.resume import replay
+    from attribution_sched.system.results import plan_of
+    from attribution_sched.system.resume import replay
 
     with Journal.read(path) as recording:
         record, header = recording.decision(decision), recording.header
@@ -114,7 +114,7 @@ def _kubernetes(path: Path, output: Path, decision: str, image: str, *, jobset: 
     from attribution_sched.executors import kubernetes
     from attribution_sched.executors.records import jobs_of
     from attribution_sched.journal import Journal
-    from attribution_sched.results import plan_of
+    from attribution_sched.system.results import plan_of
 
     with Journal.read(path) as recording:
         record = recording.decision(decision)

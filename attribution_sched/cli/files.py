@@ -16,7 +16,7 @@ from attribution_sched.errors import JournalError, SettingsError, nearest, probl
 
 if TYPE_CHECKING:
     from attribution_sched.journal import Journal
-    from attribution_sched.system import System
+    from attribution_sched.system.system import System
 
 
 REPORTS: tuple[str, ...] = (".html", ".json", ".md")
@@ -178,8 +178,8 @@ def rebuild_system(path: Path, stages: Stages, policy: str | None = None) -> Ite
         count = recording.count()
     with temporary_copy(path) as copy:
         with stages.stage(f"living through {count} decisions"):
-            from attribution_sched.real_cluster import onlooker
-            from attribution_sched.system import System
+            from attribution_sched.executors.live import onlooker
+            from attribution_sched.system.system import System
 
             # Whoever reads a real cluster's journal must not carry on with it: what is pending there is not ours.
             system = System.resume(copy, policy=policy, rehearse=count <= REHEARSED, cluster=onlooker(copy))

@@ -476,7 +476,7 @@ def as_task(measured: Measured, world: World, wanted: str | None) -> Placed:
     Raises:
         TaskError: If the preset has no such kind.
     """
-    from attribution_sched.admission import TaskRequest, kind_of
+    from attribution_sched.system.admission import TaskRequest, kind_of
 
     order = sorted(range(len(world.kinds)), key=lambda row: distance(measured, world.kinds[row]))
     listed: dict[str, float] = {}

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from attribution_sched.feedback.loop import FeedbackChange
     from attribution_sched.feedback.targets import Targets
     from attribution_sched.journal import Journal
-    from attribution_sched.results import RunSummary
-    from attribution_sched.system import System
+    from attribution_sched.system.results import RunSummary
+    from attribution_sched.system.system import System
 
 
 EXAMPLES = examples(
@@ -204,7 +204,7 @@ class RunRequest:
             AttributionSchedError: If the input is wrong after all.
         """
         from attribution_sched.config import load_settings
-        from attribution_sched.system import System
+        from attribution_sched.system.system import System
 
         if self.resume is not None:
             system = System.resume(self.resume)
@@ -267,8 +267,8 @@ def check_request(
                 raise SettingsError(problem(option, str(value), "the journal of --resume has its own", fix))
     settings = None if resume is not None else load_settings(preset or PRESET)
     wanted = None if resume is not None and not targets else targets_of(targets, settings)
-    from attribution_sched import arguments
-    from attribution_sched.live_cluster import as_policy
+    from attribution_sched.cluster.live import as_policy
+    from attribution_sched.system import arguments
 
     if queue == "empty":
         rule = "nobody could hand in tasks while the command runs"
@@ -516,7 +516,7 @@ def _steps(system: System, start: int) -> tuple[tuple[str, float, float | None],
 
 def _failures(system: System) -> tuple[tuple[str, str], ...]:
     """Tasks whose launch or job failed on machines, and why."""
-    from attribution_sched import operations
+    from attribution_sched.system import operations
 
     records = operations.recorded(system.journal) if system.is_real else ()
     return tuple((each.name, str(each.more.get("reason", ""))) for each in records if each.kind == operations.FAILED)

@@ -39,7 +39,7 @@ from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.limits import make_folder
-from attribution_sched.scheduler.arena.stats import PairedBootstrap
+from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork

@@ -105,9 +105,9 @@ def simulate(
     if engine == "astra-sim":
         _astra(settings, policy, seed, astra_binary, as_json)
         return
-    from attribution_sched.admission import Admission
     from attribution_sched.cluster.engine.engine import Engine
     from attribution_sched.scheduler.episode import play
+    from attribution_sched.system.admission import Admission
 
     world = settings.build_world()
     notes().print(
@@ -153,7 +153,7 @@ def _astra(settings: Settings, policy: str, seed: int, given: Path | None, as_js
 
     from attribution_sched.cluster.chakra import find_binary, program_of, run_astra
     from attribution_sched.errors import PlanError
-    from attribution_sched.system import System
+    from attribution_sched.system.system import System
 
     binary = find_binary(given)
     rows: list[dict[str, Any]] = []

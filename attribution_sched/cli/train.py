@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from attribution_sched.config import TrainingSettings
-    from attribution_sched.training import TrainingSummary
+    from attribution_sched.scheduler.training import TrainingSummary
 
 EXAMPLES = examples(
     "attribution-sched train -o runs/mine",
@@ -57,7 +57,7 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.", rich_help_panel=RUN)] = False,
 ) -> None:
     """Train the hierarchical scheduler; Ctrl-C leaves a state that --resume goes on from."""
-    from attribution_sched.training import train as learn
+    from attribution_sched.scheduler.training import train as learn
 
     console = notes()
     settings = _settings(preset, output, groups, seed, resume)
@@ -83,7 +83,7 @@ def train(
 def _settings(preset: str | None, output: Path, groups: int | None, seed: int | None, resume: bool) -> TrainingSettings:
     """Settings of the run, with what the command line changes in them."""
     from attribution_sched.config import load_training_settings
-    from attribution_sched.training import DEFAULT_PRESET, SETTINGS
+    from attribution_sched.scheduler.training import DEFAULT_PRESET, SETTINGS
 
     earlier = output / SETTINGS
     source: str | Path = preset or (earlier if resume and earlier.is_file() else DEFAULT_PRESET)

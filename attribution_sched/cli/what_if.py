@@ -74,7 +74,7 @@ def as_dict(effects: WhatIf, lang: str) -> dict[str, Any]:
 def effects_table(effects: WhatIf, lang: str) -> Table:
     """What a change does, a quantity a row."""
     from attribution_sched.explain.digits import number
-    from attribution_sched.explain.words import say
+    from attribution_sched.words.say import say
 
     headings = [
         say(f"what_if.heading.{name}", lang) for name in ("quantity", "without", "changed", "delta", "interval")

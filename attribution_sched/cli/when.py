@@ -36,7 +36,7 @@ def when(
     be known now.
     """
     from attribution_sched.explain.wording import check_language
-    from attribution_sched.explain.words import say
+    from attribution_sched.words.say import say
 
     check_language(lang)
     with Stages() as stages, rebuild_system(journal, stages) as system:

@@ -14,7 +14,7 @@ from attribution_sched.cli.files import rebuild_system
 
 if TYPE_CHECKING:
     from attribution_sched.explain.delay import Delay, Share
-    from attribution_sched.explain.words import Phrase
+    from attribution_sched.words.say import Phrase
 
 EXAMPLES = examples(
     "attribution-sched why runs/cross-domain-0-1/journal.sqlite t000042",
@@ -53,7 +53,7 @@ def why(
 def _words(delay: Delay, private: bool, lang: str) -> str:
     from attribution_sched.explain.digits import number
     from attribution_sched.explain.when import who_goes_on
-    from attribution_sched.explain.words import say
+    from attribution_sched.words.say import say
 
     told, who = [], who_goes_on(delay.follower)
     if (past := delay.waited) is not None:
@@ -71,7 +71,7 @@ def _parts(
 ) -> tuple[Phrase, ...]:
     """Shares in words; those that would be told as nothing stand together, so that what is told adds up."""
     from attribution_sched.explain.digits import number, share
-    from attribution_sched.explain.words import Phrase, counted
+    from attribution_sched.words.say import Phrase, counted
 
     def who(each: Share) -> str:
         if private:

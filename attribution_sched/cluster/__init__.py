@@ -7,7 +7,7 @@ load on first use, so importing this package costs nothing.
 
 from __future__ import annotations
 
-from attribution_sched.lazy import loader
+from attribution_sched import lazy_names
 
 __all__ = [
     "DEMAND_NAMES",
@@ -65,4 +65,4 @@ _HOMES = {
     "simulate": "attribution_sched.cluster.simulator.simulator",
 }
 
-__getattr__, __dir__ = loader(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -22,7 +22,7 @@ import numpy as np
 
 from attribution_sched.cluster.wan import read_trace_rows
 from attribution_sched.errors import TraceError, nearest, problem
-from attribution_sched.text import csv_text
+from attribution_sched.words.text import csv_text
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World

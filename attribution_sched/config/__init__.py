@@ -7,10 +7,10 @@ world = load_settings("cross-domain").build_world()
 
 from __future__ import annotations
 
+from attribution_sched import lazy_names
 from attribution_sched.config.schema import Settings
 from attribution_sched.config.sources import load_settings, load_training_settings, preset_names
 from attribution_sched.config.training import TrainingSettings
-from attribution_sched.lazy import loader
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 
 __all__ = [
@@ -30,4 +30,4 @@ _HOMES = {
 }
 """Scenarios build worlds, which takes the cluster's libraries: they load on first use."""
 
-__getattr__, _ = loader(__name__, _HOMES)
+__getattr__, _ = lazy_names(__name__, _HOMES)

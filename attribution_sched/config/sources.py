@@ -21,7 +21,7 @@ from attribution_sched.config.training import TrainingSettings
 from attribution_sched.config.validation_errors import settings_error
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.limits import DEEPEST, MOST_NODES, check_document, check_path
-from attribution_sched.text import clean_text
+from attribution_sched.words.text import clean_text
 
 TRAINING_PRESET = "hi_ppo"
 TRAINING_PRESETS = (TRAINING_PRESET,)

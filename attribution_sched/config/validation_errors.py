@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from attribution_sched.config.schema import RULE
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.limits import Why
-from attribution_sched.text import clean_text
+from attribution_sched.words.text import clean_text
 
 _BOUNDS = {
     "greater_than": ("gt", ">"),

@@ -5,7 +5,7 @@ Names load on first use, so importing this package costs nothing.
 
 from __future__ import annotations
 
-from attribution_sched.lazy import loader
+from attribution_sched import lazy_names
 
 __all__ = [
     "Executor",
@@ -33,4 +33,4 @@ _HOMES = {
     "probe_stages": "attribution_sched.executors.probes",
 }
 
-__getattr__, __dir__ = loader(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

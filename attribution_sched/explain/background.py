@@ -14,8 +14,9 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.masked_states import stacked, widened
 from attribution_sched.explain.players import Lineup, Usual
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.words import Phrase, known
 from attribution_sched.types import BoolArray, FloatArray, IntArray
+from attribution_sched.words.names import known
+from attribution_sched.words.say import Phrase
 
 LEAST_ALIKE = 30
 """Fewer states of the same kind of task than this, and those of other kinds are used too."""

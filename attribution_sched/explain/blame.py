@@ -31,9 +31,9 @@ from attribution_sched.explain.played import Span
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_across, best_inside
 from attribution_sched.explain.what_if import paired_interval
-from attribution_sched.explain.words import Phrase, in_language, say
 from attribution_sched.scheduler.policy import Policy, go_on_as
 from attribution_sched.types import FloatArray, Task
+from attribution_sched.words.say import Phrase, in_language, say
 
 FUTURES = 16
 """Futures of every decision."""

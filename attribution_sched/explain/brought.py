@@ -25,9 +25,9 @@ from attribution_sched.cluster.fork import Choose, fork
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.explain.played import HOURS, Span
-from attribution_sched.explain.shapley.exact import coalition_block, shapley_of_table
 from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.shapley.exact import coalition_block, shapley_of_table
 from attribution_sched.types import FloatArray, IntArray
 
 FUTURES = 192

@@ -16,8 +16,9 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import RESAMPLES, Overview, limits, mean, resampled_means, widened
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
-from attribution_sched.explain.words import check_language, input_name, say, spaced
 from attribution_sched.types import FloatArray
+from attribution_sched.words.names import input_name
+from attribution_sched.words.say import check_language, say, spaced
 
 if TYPE_CHECKING:
     import pandas as pd

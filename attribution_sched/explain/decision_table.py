@@ -29,11 +29,11 @@ from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_inside, best_over, cut_elsewhere, empty_cluster
 from attribution_sched.explain.when import span_words
 from attribution_sched.explain.wording import KEEP, WAIT
-from attribution_sched.explain.words import Phrase, counted
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.planning.domain_orders import best_by_domains
 from attribution_sched.planning.power_caps import levels_of, with_cap
 from attribution_sched.scheduler.policy import Policy
+from attribution_sched.words.say import Phrase, counted
 
 SECONDS_PER_H = 3600.0
 

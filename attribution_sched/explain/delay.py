@@ -21,9 +21,9 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import Remove, fork, slot_of
 from attribution_sched.errors import SettingsError, TaskError, problem
-from attribution_sched.explain.shapley.exact import coalition_block, shapley_of_table
 from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.shapley.exact import coalition_block, shapley_of_table
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 MOST_PLAYERS = 12

@@ -36,9 +36,6 @@ from attribution_sched.explain.preference import (
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import RoomTable
 from attribution_sched.explain.sensitivity import Sweep, sweeps
-from attribution_sched.explain.shapley.estimate import Estimate
-from attribution_sched.explain.shapley.explain import estimate, estimate_many
-from attribution_sched.explain.shapley.plan import Rows
 from attribution_sched.explain.targets import (
     AppraisedComponents,
     Choice,
@@ -50,7 +47,6 @@ from attribution_sched.explain.targets import (
 )
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import (
     Appraiser,
     BatchAppraiser,
@@ -60,7 +56,11 @@ from attribution_sched.scheduler.policy import (
     Settles,
     Thoughtful,
 )
+from attribution_sched.shapley.estimate import Estimate
+from attribution_sched.shapley.explain import estimate, estimate_many
+from attribution_sched.shapley.plan import Rows
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import Phrase
 
 PRECISION = 0.05
 """Half-width of the leading player's 95 % interval that is aimed at by default, as a share of its value."""
@@ -161,7 +161,7 @@ class Explainer:
             against: For the other targets: a plan to compare with, ``runner-up`` for the policy's own next choice,
                 ``nothing`` for letting the task wait or stay; None explains the plan by itself. With it the default
                 target is ``terms``.
-            method: See :func:`~attribution_sched.explain.shapley.explain.estimate`.
+            method: See :func:`~attribution_sched.shapley.explain.estimate`.
             precision: Stop when the leading player of the last output (R where there are components) is known so well;
                 None runs the whole budget.
             rows: Most situations to evaluate; ``quick``, ``standard`` or a number.
@@ -495,7 +495,7 @@ class Explainer:
         self, ready: Prepared, told: Explanation, most: int, seed: int, reading: str
     ) -> tuple[Interaction, ...]:
         from attribution_sched.explain.games import strongest_pairs
-        from attribution_sched.explain.shapley.plan import QUICK_ROWS
+        from attribution_sched.shapley.plan import QUICK_ROWS
 
         strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]
         if len(strongest) < 2:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
-from attribution_sched.explain.words import Phrase, say
-from attribution_sched.explain.words.catalogue import MESSAGES
 from attribution_sched.types import SIGNS as SIGNS
 from attribution_sched.types import FloatArray
+from attribution_sched.words.catalogue import MESSAGES
+from attribution_sched.words.say import Phrase, say
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,16 +15,16 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.shapley.estimate import Estimate
-from attribution_sched.explain.shapley.explain import estimate_many
-from attribution_sched.explain.shapley.game import BatchGame
-from attribution_sched.explain.shapley.plan import Rows
-from attribution_sched.explain.shapley.tabular import Model, TabularBatchGame
-from attribution_sched.explain.shapley.tree import FlatTree, explain_tree
 from attribution_sched.explain.targets import with_total
-from attribution_sched.explain.words import Phrase, in_language, say
 from attribution_sched.scheduler.policy import Policy, TreeReader
+from attribution_sched.shapley.estimate import Estimate
+from attribution_sched.shapley.explain import estimate_many
+from attribution_sched.shapley.game import BatchGame
+from attribution_sched.shapley.plan import Rows
+from attribution_sched.shapley.tabular import Model, TabularBatchGame
+from attribution_sched.shapley.tree import FlatTree, explain_tree
 from attribution_sched.types import BoolArray, FloatArray, IntArray
+from attribution_sched.words.say import Phrase, in_language, say
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,7 +68,7 @@ class FlatExplainer:
 
     Args:
         model: A torch module (float32, without gradients) or a function from ``(n, f)`` to ``(n, C)`` or ``(n,)``; a
-            :class:`~attribution_sched.explain.shapley.tree.FlatTree` is explained exactly, leaf by leaf.
+            :class:`~attribution_sched.shapley.tree.FlatTree` is explained exactly, leaf by leaf.
         background: Real inputs to compare with, shape ``(M, f)``.
         names: Names of the f inputs.
         groups: Inputs by player, ``{"gpu 0": [0, 4, 9], …}``; every input belongs to one player. None makes every input

@@ -10,9 +10,9 @@ import numpy as np
 
 from attribution_sched.explain.findings import Interaction
 from attribution_sched.explain.masked_states import Blender
-from attribution_sched.explain.shapley.game import Game
-from attribution_sched.explain.shapley.interactions import interactions
 from attribution_sched.explain.targets import Target
+from attribution_sched.shapley.game import Game
+from attribution_sched.shapley.interactions import interactions
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 

@@ -16,10 +16,10 @@ from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.background import LEAST_ALIKE, Background
 from attribution_sched.explain.recorder import Decided, perceived
-from attribution_sched.explain.words import Phrase
 from attribution_sched.kernels import one_thread
 from attribution_sched.scheduler.policy import Appraiser, Branching, Episodic, LinkWatcher, Policy, at_ease, twin
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import Phrase
 
 if TYPE_CHECKING:
     from attribution_sched.explain.explainer import Explainer

@@ -11,7 +11,8 @@ from attribution_sched.explain.digits import alike, number, share
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.reasoning import sections
 from attribution_sched.explain.wording import output_name
-from attribution_sched.explain.words import check_language, in_language, input_name, say
+from attribution_sched.words.names import input_name
+from attribution_sched.words.say import check_language, in_language, say
 
 STYLE = """
 .atx{font:13px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans SC",sans-serif;color:inherit;

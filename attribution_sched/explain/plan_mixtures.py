@@ -28,8 +28,8 @@ from attribution_sched.cluster.plan import (
     PlanBatch,
 )
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.shapley.exact import coalition_block
 from attribution_sched.planning.candidates import runnable, taken
+from attribution_sched.shapley.exact import coalition_block
 from attribution_sched.types import IntArray
 
 DOMAINS, CUTS, LAYOUT, NUMBERS, MICRO = "domains", "cut points", "layout", "precision", "microbatch"

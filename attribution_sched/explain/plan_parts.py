@@ -62,18 +62,18 @@ from attribution_sched.explain.plan_mixtures import (
 )
 from attribution_sched.explain.players import Lineup, lineup
 from attribution_sched.explain.recorder import Decided
-from attribution_sched.explain.shapley.exact import coalition_block
-from attribution_sched.explain.shapley.explain import estimate
-from attribution_sched.explain.shapley.plan import STANDARD_ROWS
 from attribution_sched.explain.targets import chosen, need_appraiser, with_total
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.explain.words import Phrase
 from attribution_sched.planning.candidates import runnable, taken
 from attribution_sched.planning.local_search import every_cut
 from attribution_sched.planning.segment_table import formats_of_all
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
+from attribution_sched.shapley.exact import coalition_block
+from attribution_sched.shapley.explain import estimate
+from attribution_sched.shapley.plan import STANDARD_ROWS
 from attribution_sched.types import BoolArray, FloatArray, IntArray
+from attribution_sched.words.say import Phrase
 
 # ------ A plan as a game of its own parts and of the links it crosses
 

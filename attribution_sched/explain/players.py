@@ -17,8 +17,8 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import share
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.masked_states import DAY_COSINE, DAY_SINE, NOBODY, mean_state
-from attribution_sched.explain.words import Phrase
 from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.words.say import Phrase
 
 if TYPE_CHECKING:
     from attribution_sched.attribution.vector import AttributionVector

@@ -15,7 +15,7 @@ import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.shapley.game import Game
+from attribution_sched.shapley.game import Game
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.executors.shadow import Shadow, ShadowJob, ShadowNode, futures, play
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.what_if import FUTURES, Effect, Shift, WhatIf, paired_interval
-from attribution_sched.explain.words import Phrase
+from attribution_sched.words.say import Phrase
 
 FOLLOWER = "backfill"
 """Who decides in the futures."""

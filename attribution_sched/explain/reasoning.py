@@ -26,18 +26,9 @@ from attribution_sched.explain.wording import (
     task_and_plan,
     unit_of,
 )
-from attribution_sched.explain.words import (
-    Phrase,
-    check_language,
-    counted,
-    counter_name,
-    in_language,
-    input_name,
-    known,
-    say,
-    spaced,
-)
-from attribution_sched.explain.words.catalogue import MESSAGES
+from attribution_sched.words.catalogue import MESSAGES
+from attribution_sched.words.names import counter_name, input_name, known
+from attribution_sched.words.say import Phrase, check_language, counted, in_language, say, spaced
 
 # ------ The default explanation in a few sentences: what was done, what decided it, what it would have done otherwise
 #

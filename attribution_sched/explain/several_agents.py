@@ -25,8 +25,9 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.played import Span
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.what_if import paired_interval
-from attribution_sched.explain.words import Phrase, in_language, input_name, say
 from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.words.names import input_name
+from attribution_sched.words.say import Phrase, in_language, say
 
 SHOWN = 3
 """Drivers of each agent that are told."""

@@ -8,7 +8,7 @@ from attribution_sched.explain.decision_table import Alternative, DecisionTable
 from attribution_sched.explain.digits import number, share
 from attribution_sched.explain.played import Played, Span
 from attribution_sched.explain.when import who_goes_on
-from attribution_sched.explain.words import in_language, say
+from attribution_sched.words.say import in_language, say
 
 NONE = "–"
 """Where nothing can be told."""

@@ -33,9 +33,9 @@ from attribution_sched.cluster.fork import (
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.when import AT_ONCE_S, span_words, who_goes_on
-from attribution_sched.explain.words import Phrase, say
 from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as, twin
 from attribution_sched.types import FloatArray, Task
+from attribution_sched.words.say import Phrase, say
 
 FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
 MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 30.0
@@ -299,7 +299,7 @@ def read_change(text: str) -> dict[str, Any]:
     """A change in one line, as the command line has its options: ``drop munich``, ``link a-b x2``, ``policy sjf``.
 
     Returns:
-        It as :meth:`attribution_sched.system.System.what_if` takes it.
+        It as :meth:`attribution_sched.system.system.System.what_if` takes it.
 
     Raises:
         SettingsError: If it is none.

@@ -18,9 +18,9 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import fork, slot_of, within_arrivals
 from attribution_sched.errors import SettingsError, TaskError, problem
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import Phrase
 from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import Phrase
 
 LEVEL = 0.8
 """Of the intervals, by default."""

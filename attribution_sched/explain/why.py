@@ -22,9 +22,9 @@ from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import perceived
 from attribution_sched.explain.room import empty_cluster, fits_at_all
 from attribution_sched.explain.trial import Trial
-from attribution_sched.explain.words import Phrase, counted, in_language
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import IntArray, Task
+from attribution_sched.words.say import Phrase, counted, in_language
 
 
 class Cause(enum.Enum):

@@ -7,19 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.explain.words import (
-    LANGUAGES,
-    Language,
-    Phrase,
-    check_language,
-    in_language,
-    input_name,
-    say,
-    spaced,
-    term,
-    unit_name,
-)
-from attribution_sched.explain.words.catalogue import MESSAGES
+from attribution_sched.words.catalogue import MESSAGES
+from attribution_sched.words.names import input_name, term, unit_name
+from attribution_sched.words.say import LANGUAGES, Language, Phrase, check_language, in_language, say, spaced
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.plan import Plan, Replica, Segment
@@ -111,7 +101,7 @@ def unit_of(quantity: str, unit: str, lang: str = "en") -> str:
 def describe_plan(plan: Plan | None, domain_names: Sequence[str], lang: str = "en", *, replanning: bool = False) -> str:
     """A plan in words: domains, devices, layout, precision, layers (counted from 1, both ends included), microbatch.
 
-    In English it is a :class:`~attribution_sched.explain.words.Phrase`, which can be said in other languages later.
+    In English it is a :class:`~attribution_sched.words.Phrase`, which can be said in other languages later.
 
     Args:
         plan: The plan; None leaves a task where it is.

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attribution_sched.explain.digits import alike, number, percent
-from attribution_sched.explain.words import LANGUAGES, input_name, say
 from attribution_sched.feedback.ascent import Miss
 from attribution_sched.feedback.drivers import DriverEvidence
 from attribution_sched.feedback.foresight import Foreseen
 from attribution_sched.feedback.rollback import Verdict
 from attribution_sched.feedback.targets import KINDS
+from attribution_sched.words.names import input_name
+from attribution_sched.words.say import LANGUAGES, say
 
 
 class Words(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Document
 from attribution_sched.report.format import clock, count, counted
@@ -20,6 +19,7 @@ from attribution_sched.report.sections import (
     timeline,
     traffic,
 )
+from attribution_sched.words.say import say
 
 ORDER = (summary, decisions, targets, energy, traffic, timeline, drivers, changes, bill, rivals, quality, provenance)
 

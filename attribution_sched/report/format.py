@@ -8,9 +8,9 @@ from typing import Any
 from attribution_sched.explain.digits import MINUS, number, percent
 from attribution_sched.explain.plots.style import input_label
 from attribution_sched.explain.wording import describe_plan, plan_words
-from attribution_sched.explain.words import Phrase, say, spaced
 from attribution_sched.report.data import Number
-from attribution_sched.results import plan_of
+from attribution_sched.system.results import plan_of
+from attribution_sched.words.say import Phrase, say, spaced
 
 
 def head(messages: Sequence[str], lang: str) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from attribution_sched.cluster.live import SimulatedCluster
     from attribution_sched.cluster.world import Reward, World
     from attribution_sched.config import Settings
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.journal import Journal
-    from attribution_sched.live_cluster import SimulatedCluster
     from attribution_sched.scheduler.policy import Policy
 
 Progress = Callable[[str, int, int], None]

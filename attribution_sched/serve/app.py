@@ -28,13 +28,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attribution_sched import __version__
 from attribution_sched.errors import AttributionSchedError
-from attribution_sched.explain.words.say import LANGUAGES, say
 from attribution_sched.journal import Journal
 from attribution_sched.serve import page
 from attribution_sched.serve.metrics import metrics
 from attribution_sched.serve.questions import NEEDS
 from attribution_sched.serve.rows import decision_row, measured_of, side_by_side
 from attribution_sched.serve.source import Busy, Source
+from attribution_sched.words.say import LANGUAGES, say
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "

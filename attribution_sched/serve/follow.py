@@ -15,23 +15,23 @@ from typing import Any
 
 import numpy as np
 
+from attribution_sched.billing.metering import MeteredCluster
 from attribution_sched.cluster.decision import capture
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import fork
+from attribution_sched.cluster.live import PolicyAnswer, SimulatedCluster
 from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError, JournalError, ModelFitError
+from attribution_sched.executors.live import MeteredTwin, is_real, twin_of
 from attribution_sched.feedback.targets import KINDS, Targets
 from attribution_sched.feedback.window import Outcome as Measured
 from attribution_sched.feedback.window import Window
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord
-from attribution_sched.live_cluster import PolicyAnswer, SimulatedCluster
-from attribution_sched.metering import MeteredCluster
-from attribution_sched.operations import OBSERVED, queue_table, recorded
-from attribution_sched.real_cluster import MeteredTwin, is_real, twin_of
-from attribution_sched.results import plan_of
-from attribution_sched.resume import replay, restore_snapshot
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.serve.rows import decision_row, observed_figures
+from attribution_sched.system.operations import OBSERVED, queue_table, recorded
+from attribution_sched.system.results import plan_of
+from attribution_sched.system.resume import replay, restore_snapshot
 from attribution_sched.types import Outcome
 
 SHOWN = 25

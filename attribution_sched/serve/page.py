@@ -12,8 +12,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, Undefined
 from markupsafe import Markup
 
-from attribution_sched.explain.words.say import say
-from attribution_sched.text import clean_text
+from attribution_sched.words.say import say
+from attribution_sched.words.text import clean_text
 
 FOLDER = Path(__file__).parent
 COLOURS = 4

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import AttributionSchedError, problem
 from attribution_sched.explain.what_if import read_change
-from attribution_sched.explain.words.say import LANGUAGES
 from attribution_sched.journal import Journal
 from attribution_sched.journal.journal import temporary_copy
 from attribution_sched.report.document import Block, Fold, Table, Text
+from attribution_sched.words.say import LANGUAGES
 
 if TYPE_CHECKING:
-    from attribution_sched.system import System
+    from attribution_sched.system.system import System
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "why": ("task",), "why-not": ("task", "domain"), "when": ("task",), "what-if": ("change",), "bill": ()
@@ -74,8 +74,8 @@ class Questions:
             return {"error": str(error)}
 
     def _current(self) -> System:
-        from attribution_sched.real_cluster import onlooker
-        from attribution_sched.system import System
+        from attribution_sched.executors.live import onlooker
+        from attribution_sched.system.system import System
 
         with Journal.read(self.path) as journal, journal.one_moment():
             operations = sum(1 for _ in journal.intents())

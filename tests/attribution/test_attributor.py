@@ -17,7 +17,7 @@ from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form
 from attribution_sched.attribution.vector import ACCOUNTING, CONDITIONAL, STATE
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
-from attribution_sched.cluster.env import CrossDomainVectorEnv, TestbedVectorEnv
+from attribution_sched.cluster.envs.env import CrossDomainVectorEnv, TestbedVectorEnv
 from attribution_sched.cluster.world import build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import CounterError, SettingsError
@@ -204,7 +204,7 @@ def test_other_counters_than_the_seven_are_refused(testbed):
 
 def test_training_environments_and_system_show_the_same_to_the_last_bit():
     """No skew: what the weights learnt from, what an environment shows, what a policy of System is given."""
-    from attribution_sched.registration import make_cross_domain
+    from attribution_sched.cluster.envs.registration import make_cross_domain
     from attribution_sched.scheduler.hi_ppo.checkpoint import load
 
     env = make_cross_domain("cross-domain-easy")

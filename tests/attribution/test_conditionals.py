@@ -7,8 +7,8 @@ from scipy.stats import multivariate_normal, norm
 from attribution_sched.attribution.conditionals.base import dynamic_masks, uniform_size_masks
 from attribution_sched.attribution.conditionals.catalogue import KINDS, make, restore
 from attribution_sched.attribution.conditionals.points import sobol_points
-from attribution_sched.coalitions import all_masks
 from attribution_sched.errors import ModelFitError
+from attribution_sched.shapley.coalitions import all_masks
 
 D = 4
 DENSITIES = tuple(kind for kind in KINDS if kind != "regression")

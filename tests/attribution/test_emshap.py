@@ -9,8 +9,8 @@ from scipy.special import comb
 
 from attribution_sched.attribution import EmSHAP
 from attribution_sched.attribution.progress import progress_bar
-from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import CheckpointError, ModelFitError
+from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
 
 D = 4
 COV = 0.7 ** np.abs(np.subtract.outer(range(D), range(D)))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from attribution_sched.billing.games import co_location, congestion, from_table, peak_capacity
-from attribution_sched.coalitions import all_masks, shapley_matrix
 from attribution_sched.errors import SettingsError
+from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
 
 
 def brute_force(profile):

@@ -15,10 +15,10 @@ from unittest import mock
 import numpy as np
 
 from attribution_sched import System
-from attribution_sched import system as system_module
 from attribution_sched.cluster.gpus import GPUS
 from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError
+from attribution_sched.system import system as system_module
 
 RELATIVE = 1e-9
 FRUITLESS = 30

@@ -27,9 +27,9 @@ from attribution_sched import System
 from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.executors.executor import Executor
+from attribution_sched.executors.live import Live
 from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.journal import Journal
-from attribution_sched.real_cluster import Live
 from tests.campaigns.same import quick_folder
 from tests.small_world import small
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from unittest import mock
 
-from attribution_sched import explain_memory
-from attribution_sched import system as system_module
 from attribution_sched.planning import local_search
 from attribution_sched.scheduler.hi_ppo import coordinator as hi_ppo_policy
 from attribution_sched.scheduler.thinking import Think
+from attribution_sched.system import moments as explain_memory
+from attribution_sched.system import system as system_module
 
 LITTLE = partial(Think, screen=1, keep=1, confirm=2, hours=1.0, changes=3)
 """All parts of thinking, few copies of the cluster."""

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from attribution_sched import System
 from attribution_sched.cli import app
-from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.cluster.live import SimulatedCluster
 from tests.campaigns import disturbed, energy, large, repeatable, soak
 from tests.campaigns.same import rows
 from tests.small_world import SMALL, small

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from attribution_sched import System
-from attribution_sched.live_cluster import SimulatedCluster
+from attribution_sched.cluster.live import SimulatedCluster
 from tests.campaigns.fail_points import SETTINGS, Cut, campaign, in_time, raising, straight
 from tests.campaigns.same import account, decisions
 from tests.small_world import small

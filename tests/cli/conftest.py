@@ -2,7 +2,7 @@
 
 import pytest
 
-from attribution_sched.system import System
+from attribution_sched.system.system import System
 
 TASKS = 6
 

@@ -7,7 +7,7 @@ import pytest
 
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.journal import Journal
-from attribution_sched.system import System
+from attribution_sched.system.system import System
 
 from .helpers import command, invoke, refused
 

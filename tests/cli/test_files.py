@@ -12,7 +12,7 @@ from attribution_sched.cli.console import Stages
 from attribution_sched.cli.files import find_decision, rebuild_system
 from attribution_sched.errors import JournalError, SettingsError
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord
-from attribution_sched.system import System
+from attribution_sched.system.system import System
 
 
 def test_a_folder_of_its_own_is_never_one_that_is_there(here):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from attribution_sched.arena import evaluate
 from attribution_sched.cli.console import notes, out, say_json
 from attribution_sched.errors import SettingsError
+from attribution_sched.rivals.arena.by_preset import evaluate
 
 from .helpers import command, invoke, refused
 

@@ -22,8 +22,8 @@ from attribution_sched.cli.profile_measure import (
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.config import load_settings
 from attribution_sched.errors import TaskError
-from attribution_sched.results import in_a_word
-from attribution_sched.system import System
+from attribution_sched.system.results import in_a_word
+from attribution_sched.system.system import System
 
 from .helpers import errors, invoke, refused
 

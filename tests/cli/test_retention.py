@@ -9,9 +9,9 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cli.files import find_decision
+from attribution_sched.cluster.live import SimulatedCluster
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import Journal, OutcomeRecord
-from attribution_sched.live_cluster import SimulatedCluster
 from benchmarks.campaign_journal import build, edit
 from tests.small_world import small
 

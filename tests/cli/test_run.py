@@ -143,7 +143,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(here, arguments, words)
 
 def test_what_fails_on_the_way_says_where_the_journal_is(here, monkeypatch):
     from attribution_sched.errors import ModelFitError
-    from attribution_sched.system import System
+    from attribution_sched.system.system import System
 
     def fails(*_, **__):
         raise ModelFitError("outcome 3: energy_j = None: is needed. Fill it in")

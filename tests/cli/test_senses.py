@@ -10,7 +10,7 @@ from attribution_sched.cli.senses import FIGURES, measure_senses, played, table,
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.arena.records import EpisodeStore
+from attribution_sched.rivals.arena.records import EpisodeStore
 from attribution_sched.types import Task
 
 

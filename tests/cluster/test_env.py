@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 from attribution_sched.cluster.arrivals import Poisson
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine.engine import DOMAIN_FEATURES, TASK_FEATURES
-from attribution_sched.cluster.env import CrossDomainEnv, CrossDomainVectorEnv, TestbedEnv, TestbedVectorEnv
+from attribution_sched.cluster.envs.env import CrossDomainEnv, CrossDomainVectorEnv, TestbedEnv, TestbedVectorEnv
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import PlanError, SettingsError
 

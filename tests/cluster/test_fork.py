@@ -25,7 +25,7 @@ from attribution_sched.cluster.fork import (
 from attribution_sched.cluster.incidents import DomainLoss, pack
 from attribution_sched.errors import PlanError, SettingsError
 from attribution_sched.explain.brought import without
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.policy_follower import PolicyFollower
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.types import Task

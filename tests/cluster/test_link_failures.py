@@ -14,15 +14,15 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.fork import Follow, PriorBeliefs, Wait, draw_futures, fork
+from attribution_sched.cluster.live import SimulatedCluster
 from attribution_sched.cluster.simulator.simulator import Simulator
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import LinkFailures, Wan, WanProcess, fail_links
 from attribution_sched.errors import NetworkError, SettingsError
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.real_cluster import twin_world
-from attribution_sched.resume import restore_cluster, save_cluster
+from attribution_sched.executors.live import twin_world
 from attribution_sched.scheduler.predictor.forecast import KalmanPredictor
 from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.system.resume import restore_cluster, save_cluster
 from tests.small_world import SMALL, small
 
 from .engine_worlds import begun, random_actions, tiny_cluster, tiny_world

@@ -20,11 +20,11 @@ from attribution_sched.cluster.world import Cluster
 from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError, PlanError, SettingsError
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.explain.words import in_language
 from attribution_sched.planning.power_caps import capped, opaque_level, with_cap
-from attribution_sched.results import plan_of, plan_record
 from attribution_sched.scheduler.pairing import Packing, ReferenceBelief
 from attribution_sched.scheduler.rules import ShortestJobFirst
+from attribution_sched.system.results import plan_of, plan_record
+from attribution_sched.words.say import in_language
 from tests.cluster.engine_worlds import BERT, begun, single, tiny_world
 
 LEVELS = (0.9, 0.75, 0.5, 0.35)

@@ -10,10 +10,10 @@ from attribution_sched import System
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.fork import Hold, fork, slot_of
-from attribution_sched.explain_memory import moment_of as moment_seen
 from attribution_sched.scheduler.policy_follower import PolicyFollower
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.system.moments import moment_of as moment_seen
 from tests.small_world import small
 
 HOURS, FUTURES, SEED = 2.0, 2, 9

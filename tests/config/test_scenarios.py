@@ -11,8 +11,8 @@ from attribution_sched.cluster.philly import PhillyWeek
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import DESCRIPTIONS, SCENARIOS, _scaled, build_scenario, scenario_names
 from attribution_sched.errors import SettingsError
-from attribution_sched.scheduler.arena.records import fingerprint
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.arena.records import fingerprint
+from attribution_sched.rivals.greedy import Greedy
 
 
 def digest(world):

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from attribution_sched import System, operations
+from attribution_sched import System
 from attribution_sched.config import load_settings
+from attribution_sched.executors.live import Live
 from attribution_sched.executors.local import LocalExecutor
-from attribution_sched.real_cluster import Live
 from attribution_sched.serve.follow import Following
+from attribution_sched.system import operations
 from tests.engines.network_here import Unavailable, network_here
 
 pytestmark = pytest.mark.slow

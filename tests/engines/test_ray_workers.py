@@ -9,7 +9,7 @@ from attribution_sched import System, evaluate
 from attribution_sched.errors import SettingsError
 from attribution_sched.executors.workers import check_workers, spread
 from tests.small_world import small
-from tests.test_explain_many import HOW, run, stored
+from tests.system.test_explain_many import HOW, run, stored
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ import pytest
 pytest.importorskip("ray.rllib", reason="RLlib is not installed; pip install 'attribution-sched[ray]'")
 
 from attribution_sched import System
-from attribution_sched.arena import evaluate
+from attribution_sched.cluster.envs.registration import AGENTS, make_agents, register_rllib
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError
-from attribution_sched.registration import AGENTS, make_agents, register_rllib
-from attribution_sched.scheduler.rllib import MaskedModule, masked, trained
+from attribution_sched.rivals.arena.by_preset import evaluate
+from attribution_sched.rivals.rllib import MaskedModule, masked, trained
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # RLlib warns about itself
 

@@ -10,9 +10,9 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import ExecutorError, LaunchRefused
+from attribution_sched.executors.live import Live
 from attribution_sched.executors.shadow import read_json, read_live
 from attribution_sched.executors.slurm import SlurmExecutor, ask_slurm
-from attribution_sched.real_cluster import Live
 from tests.campaigns.executor_kills import SETTINGS, Mixed
 from tests.cli.helpers import invoke
 from tests.engines.slurm_here import CLUSTERS
@@ -192,7 +192,7 @@ def test_a_clock_that_lies_behind(slurm, tmp_path, monkeypatch):
         assert time.monotonic() < limit, "accounting never heard of the job"
         time.sleep(0.2)
     now = time.time
-    monkeypatch.setattr("attribution_sched.real_cluster.time.time", lambda: now() - 1000.0)
+    monkeypatch.setattr("attribution_sched.executors.live.time.time", lambda: now() - 1000.0)
     with pytest.raises(ExecutorError, match="behind what the journal last recorded"):
         System.resume(tmp_path / "j", policy=Mixed(), cluster=machines(slurm, tmp_path))
     monkeypatch.undo()

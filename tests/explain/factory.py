@@ -11,7 +11,7 @@ from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Explanation
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
 from attribution_sched.explain.wording import describe_plan
-from attribution_sched.explain.words import Phrase
+from attribution_sched.words.say import Phrase
 
 DOMAINS = ("us-east", "us-west", "eu-west", "ap-tokyo")
 PLAN = describe_plan(

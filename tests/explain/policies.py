@@ -12,8 +12,8 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.recorder import Decided, Watch, perceived
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.policy import Appraisal
 
 from ..cluster.engine_worlds import BERT, GPT2, chain, restless, tiny_world

@@ -11,8 +11,8 @@ from attribution_sched.explain.background import Background
 from attribution_sched.explain.batch import Batch, ManyDecisions
 from attribution_sched.explain.explainer import Explainer
 from attribution_sched.explain.recorder import Watch, perceived
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.greedy import Greedy
 
 from ..scheduler.hi_ppo import worlds
 from ..scheduler.hi_ppo.test_appraisal import policy as made_policy

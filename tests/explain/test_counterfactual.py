@@ -8,7 +8,7 @@ from attribution_sched.explain.masked_states import Blender, stacked
 from attribution_sched.explain.players import FORECAST, lineup
 from attribution_sched.explain.sensitivity import copies, sweeps
 from attribution_sched.explain.targets import chosen
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 
 from .policies import Planted, explainer
 

@@ -15,7 +15,7 @@ from attribution_sched.explain.played import Played, Span
 from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.planning.candidates import as_carried_out
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 
 from .policies import views
 

@@ -13,7 +13,7 @@ from attribution_sched.explain import facts
 from attribution_sched.explain.findings import OTHERS
 from attribution_sched.explain.reasoning import _room, headline, reasoning, sections
 from attribution_sched.explain.wording import short_plan, task_and_plan
-from attribution_sched.explain.words import Phrase
+from attribution_sched.words.say import Phrase
 
 FREE = r"(\d+) free in \S+ instead of (\d+)"
 

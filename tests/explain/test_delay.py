@@ -9,8 +9,8 @@ from attribution_sched import System
 from attribution_sched.cluster.fork import Remove, fork
 from attribution_sched.errors import TaskError
 from attribution_sched.explain import delay as delays
-from attribution_sched.explain_memory import present_moment
 from attribution_sched.scheduler.policy import go_on_as
+from attribution_sched.system.moments import present_moment
 
 
 @pytest.fixture(scope="module")

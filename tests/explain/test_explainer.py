@@ -17,7 +17,7 @@ from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.explain.targets import chosen
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.rules import RoundRobin
 
 from ..cluster.engine_worlds import begun

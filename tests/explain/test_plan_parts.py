@@ -23,7 +23,7 @@ from attribution_sched.explain.plan_parts import PartsExplainer, from_menu, part
 from attribution_sched.explain.plots import components, waterfall
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, perceived
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 
 from ..cluster.engine_worlds import BERT, GPT2, act, begun, chain, random_plan, single, tiny_cluster, traced
 from .policies import WORLD, Planted, decided_by
@@ -167,7 +167,7 @@ def test_interactions_do_not_depend_on_the_order_of_players():
     d = len(told.names)
     assert len(listed) == len(told.interactions) == d * (d - 1) // 2 * len(told.outputs)
     game = explainer().game(one)
-    from attribution_sched.explain.shapley.interactions import interactions
+    from attribution_sched.shapley.interactions import interactions
 
     forth, back = interactions(game), interactions(game, game.players[::-1])
     assert np.array_equal(forth.values, forth.values.transpose(1, 0, 2))

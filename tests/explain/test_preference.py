@@ -10,7 +10,7 @@ from attribution_sched.explain.explainer import REASKED, STEADFAST, Explainer
 from attribution_sched.explain.preference import AskedAgain, devices_needed, where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, Watch
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.rules import LeastLoaded
 
 from .policies import views

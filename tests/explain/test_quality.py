@@ -8,7 +8,7 @@ import pytest
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.flat import FlatExplainer
 from attribution_sched.explain.quality import agreement, deletion, insertion, randomised, rank_correlation, stability
-from attribution_sched.explain.shapley.tabular import TabularGame
+from attribution_sched.shapley.tabular import TabularGame
 
 BACKGROUND = np.random.default_rng(8).normal(size=(64, 8))
 NAMES = [f"x{i}" for i in range(8)]

@@ -4,7 +4,7 @@ import pytest
 
 from attribution_sched.errors import AttributionSchedError, SettingsError
 from attribution_sched.explain.queue_what_if import QueueChange, queue_what_if, read_queue_change, shift_words
-from attribution_sched.explain.words import Phrase
+from attribution_sched.words.say import Phrase
 from tests.executors.test_shadow import cluster, job
 
 

@@ -9,9 +9,9 @@ from attribution_sched import System
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.explain.preference import devices_needed
 from attribution_sched.explain.trial import Bounded, Trial
-from attribution_sched.explain_memory import moment_of
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.system.moments import moment_of
 
 
 @cache

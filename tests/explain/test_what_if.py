@@ -9,8 +9,8 @@ from attribution_sched import System
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.explain import what_if as asking
 from attribution_sched.explain.what_if import Effect, WhatIf
-from attribution_sched.explain.words import Phrase
-from attribution_sched.explain_memory import present_moment
+from attribution_sched.system.moments import present_moment
+from attribution_sched.words.say import Phrase
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from attribution_sched.cluster.engine import state as state_of
 from attribution_sched.cluster.fork import PriorBeliefs, believed_left, draw_futures, resident_slots
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.explain.when import FUTURES, Interval, When, interval, when_starts
-from attribution_sched.explain_memory import present_moment
+from attribution_sched.system.moments import present_moment
 
 
 def waiting(policy="rule", seed=3):

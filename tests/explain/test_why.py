@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.explain.decision_table import least_devices
 from attribution_sched.explain.why import Cause, why_waiting
-from attribution_sched.explain_memory import moment_of
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
+from attribution_sched.system.moments import moment_of
 from tests.engines.test_closed_loop import SETTINGS as SEVERAL
 
 

@@ -22,7 +22,8 @@ from attribution_sched.explain.wording import (
     task_and_plan,
     unit_of,
 )
-from attribution_sched.explain.words import Phrase, in_language, input_name, spaced, unit_name
+from attribution_sched.words.names import input_name, unit_name
+from attribution_sched.words.say import Phrase, in_language, spaced
 
 NAMES = ("us-east", "eu-west", "ap-tokyo", "dc 4")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from attribution_sched.attribution.attributor import TaskAttributor
 from attribution_sched.cluster.decision import Decision
+from attribution_sched.cluster.live import PolicyAnswer, PolicyCall, SimulatedCluster
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
-from attribution_sched.live_cluster import PolicyAnswer, PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.types import Float32Array, Outcome

@@ -49,7 +49,7 @@ class Spy:
 @pytest.mark.parametrize("attributor", [None, lambda counters: np.tanh(np.log1p(counters[:, :7]) - 1.0)])
 def test_the_journal_keeps_bitwise_the_vector_the_policy_was_given(tmp_path, attributor):
     from attribution_sched.journal import Journal
-    from attribution_sched.scheduler.greedy import Greedy
+    from attribution_sched.rivals.greedy import Greedy
 
     spy, path = Spy(Greedy()), tmp_path / "run.journal"
     with System(small(), spy, seed=4, journal=path, attributor=attributor) as system:
@@ -78,7 +78,7 @@ def test_a_task_is_attributed_once_and_before_the_policy_is_asked():
         seen.append((decision.task.id, decision.attribution, len(asked)))
         return None if len(seen) % 3 else Greedy().decide(decision)
 
-    from attribution_sched.scheduler.greedy import Greedy
+    from attribution_sched.rivals.greedy import Greedy
 
     system = System(small(), policy, seed=4, attributor=attributor)
     for _ in range(12):

@@ -15,7 +15,7 @@ from attribution_sched.scheduler.hi_ppo.ranker import Ranker
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
 from attribution_sched.scheduler.registry import RANKED, make_policy
-from attribution_sched.training import training_world
+from attribution_sched.scheduler.training import training_world
 
 OTHER_MIXTURE = (("H100-80", 8), ("A100-80", 16), ("A100-40", 32), ("V100-32", 32))
 

@@ -12,9 +12,9 @@ from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.explain.recorder import Decided, perceived
 from attribution_sched.explain.trial import Trial
 from attribution_sched.explain.why import why_waiting
-from attribution_sched.explain_memory import moment_of
 from attribution_sched.scheduler.hi_ppo.checkpoint import SHIPPED, load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
+from attribution_sched.system.moments import moment_of
 from tests.small_world import small
 
 from .measure import NO_DEADLINE_S, moments

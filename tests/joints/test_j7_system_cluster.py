@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from attribution_sched import System
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.real_cluster import Live
+from attribution_sched.cluster.live import SimulatedCluster
+from attribution_sched.executors.live import Live
 from tests.campaigns import executor_kills
 from tests.small_world import small
 

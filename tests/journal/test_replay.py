@@ -10,7 +10,7 @@ from attribution_sched.cluster.decision import encode, pend, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord, TaskRecord
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from tests.cluster.engine_worlds import restless, tiny_world
 from tests.journal.journal_records import HEADER, killed
 

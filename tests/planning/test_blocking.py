@@ -12,7 +12,7 @@ from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.planning.blocking import Even, best_stages
 from attribution_sched.planning.instance import Instance
-from attribution_sched.scheduler.sailor import _arrays, estimate_s
+from attribution_sched.rivals.sailor import _arrays, estimate_s
 from tests.cluster.engine_worlds import BERT, GPT2, SERVE, begun, single, tiny_cluster, traced
 from tests.scheduler.states import GIANT, mixed_cluster
 

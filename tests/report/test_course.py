@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.metering import usage_of
+from attribution_sched.billing.metering import usage_of
 from attribution_sched.report.collect import gather as module
 from attribution_sched.report.collect.gather import course
 from tests.report.runs import SYSTEMS, report

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import ExplanationError
-from attribution_sched.explain.shapley.explain import estimate
-from attribution_sched.explain.shapley.game import FunctionGame
-from attribution_sched.explain.shapley.tabular import TabularGame
+from attribution_sched.shapley.explain import estimate
+from attribution_sched.shapley.game import FunctionGame
+from attribution_sched.shapley.tabular import TabularGame
 from research.banzhaf import banzhaf
-from tests.explain.shapley.games import StateGame, by_orders, table_game
+from tests.shapley.games import StateGame, by_orders, table_game
 
 STATE = np.array([0.9, 0.8, 0.7, 0.6, 0.5])
 

@@ -19,9 +19,9 @@ from attribution_sched.cluster.signals import Series
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, TaskKind, World
 from attribution_sched.errors import PlanError, SettingsError
+from attribution_sched.rivals.exact_policy import Exact, ExactResolve, ExactSwitch
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.episode import play
-from attribution_sched.scheduler.exact_policy import Exact, ExactResolve, ExactSwitch
-from attribution_sched.scheduler.greedy import Greedy
 from research.lookahead import (
     Clairvoyant,
     arrivals_of,

@@ -10,7 +10,7 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError, TraceError
 from attribution_sched.planning.candidates import feasible
-from attribution_sched.scheduler.splits import SpeedProportional
+from attribution_sched.rivals.splits import SpeedProportional
 from research.pointer_draws import (
     MOTION,
     Range,

@@ -7,8 +7,8 @@ import torch
 from attribution_sched.cluster.plan import DOMAIN, PlanBatch
 from attribution_sched.errors import ModelFitError, TraceError
 from attribution_sched.planning.candidates import feasible
-from attribution_sched.scheduler.seq2seq.decoding import decode
-from attribution_sched.scheduler.seq2seq.network import NetworkSize
+from attribution_sched.rivals.seq2seq.decoding import decode
+from attribution_sched.rivals.seq2seq.network import NetworkSize
 from research.pointer_draws import teach, views_of
 from research.pointer_examples import example_of, examples_of, shrunk
 from research.pointer_training import TrainingSettings, loss_of, train

@@ -13,8 +13,8 @@ from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.wan import DEFAULT_KWH_PER_GB
 from attribution_sched.config import load_settings
 from attribution_sched.errors import NetworkError, SettingsError
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.episode import Completions, play
-from attribution_sched.scheduler.greedy import Greedy
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.registry import make_policy
 

@@ -8,7 +8,7 @@ from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.planning.segment_table import single_domain_plans
-from attribution_sched.scheduler.exact_policy import best_move, move_gain_s
+from attribution_sched.rivals.exact_policy import best_move, move_gain_s
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, traced
 

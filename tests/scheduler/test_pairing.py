@@ -15,9 +15,9 @@ from attribution_sched.cluster.interference import measured_jobs
 from attribution_sched.config import load_settings
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import feasible
+from attribution_sched.rivals.lucid import sharing_score
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.scheduler.lucid import sharing_score
 from attribution_sched.scheduler.pairing import (
     TYPICAL,
     LawBelief,

@@ -5,9 +5,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from attribution_sched.explain.words.say import say
 from attribution_sched.serve.app import ENDPOINTS, HEADERS, POLICY, make_app, openapi
 from attribution_sched.serve.source import Busy
+from attribution_sched.words.say import say
 from tests.serve.conftest import HOSTILE, Inline
 
 TOKEN = "a token of nineteen"

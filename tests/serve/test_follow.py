@@ -6,15 +6,15 @@ import time
 import pytest
 
 from attribution_sched import System
+from attribution_sched.billing.metering import usage_of
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import Journal, JournalHeader
-from attribution_sched.metering import usage_of
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.serve import follow
 from attribution_sched.serve.follow import Following
 from tests.campaigns.executor_kills import SETTINGS, Mixed
+from tests.executors.test_live import STEPS, began, sh
 from tests.small_world import small
-from tests.test_real_cluster import STEPS, began, sh
 
 
 def same(view, system):

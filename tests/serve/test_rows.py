@@ -2,9 +2,9 @@
 
 import json
 
-from attribution_sched.explain.words.catalogue import MESSAGES
 from attribution_sched.journal import Journal
 from attribution_sched.serve.rows import decision_row, measured_of, observed_figures, side_by_side
+from attribution_sched.words.catalogue import MESSAGES
 
 
 def test_a_decision_with_its_outcome(written):

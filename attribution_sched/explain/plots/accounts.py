@@ -12,7 +12,8 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.plots.attributions import COUNTERS
-from attribution_sched.explain.words import counter_name, say
+from attribution_sched.words.names import counter_name
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import numpy as np
 from attribution_sched.explain.digits import share
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
-from attribution_sched.explain.words import say
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

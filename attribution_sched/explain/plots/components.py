@@ -14,8 +14,8 @@ from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Expl
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_unit
-from attribution_sched.explain.words import say
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

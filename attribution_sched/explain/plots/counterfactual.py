@@ -10,7 +10,8 @@ from attribution_sched.explain.digits import apart, number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import FAMILIES, plan_words, unit_of
-from attribution_sched.explain.words import input_name, say
+from attribution_sched.words.names import input_name
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

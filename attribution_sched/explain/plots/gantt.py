@@ -11,8 +11,8 @@ import numpy as np
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
-from attribution_sched.explain.words import say
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from attribution_sched.explain import facts
 from attribution_sched.explain.digits import percent
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
-from attribution_sched.explain.words import say
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS
 from attribution_sched.explain.plots import style
-from attribution_sched.explain.words import say
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

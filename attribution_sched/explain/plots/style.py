@@ -19,7 +19,8 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.wording import output_name, output_unit
-from attribution_sched.explain.words import check_language, in_language, input_name, say
+from attribution_sched.words.names import input_name
+from attribution_sched.words.say import check_language, in_language, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
-from attribution_sched.explain.words import say
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

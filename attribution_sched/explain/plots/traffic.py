@@ -12,8 +12,8 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import layer_span
-from attribution_sched.explain.words import say
 from attribution_sched.types import FloatArray
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

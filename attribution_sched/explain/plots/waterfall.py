@@ -14,7 +14,7 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit, plan_words
-from attribution_sched.explain.words import say
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

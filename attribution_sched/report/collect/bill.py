@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from attribution_sched.billing.bill import NOBODY, OTHERS, PARTS, Bill, Line, compare_rules
+from attribution_sched.billing.metering import bill_of
 from attribution_sched.billing.rules import RULES
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.journal import Journal
-from attribution_sched.metering import bill_of
 from attribution_sched.report.data import Billing, Objection, RuleRow
 
 MOST_PAYERS = 40

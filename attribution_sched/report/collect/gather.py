@@ -10,14 +10,14 @@ import numpy as np
 
 from attribution_sched import __version__
 from attribution_sched.billing.usage import Usage
+from attribution_sched.cluster.live import SimulatedCluster
 from attribution_sched.errors import AttributionSchedError, ModelFitError
+from attribution_sched.executors.live import Twin, is_real
 from attribution_sched.feedback.ascent import Miss
 from attribution_sched.feedback.targets import KINDS, Targets
 from attribution_sched.feedback.window import Window
 from attribution_sched.feedback.words import standing
 from attribution_sched.journal import Journal
-from attribution_sched.live_cluster import SimulatedCluster
-from attribution_sched.real_cluster import Twin, is_real
 from attribution_sched.report.collect.bill import bill_and_usage
 from attribution_sched.report.collect.passing import Passed, consequential, passed
 from attribution_sched.report.collect.reasons import reasons
@@ -39,9 +39,9 @@ from attribution_sched.report.data import (
     Traffic,
 )
 from attribution_sched.report.source import STEPS
-from attribution_sched.results import plan_record
-from attribution_sched.resume import replay
-from attribution_sched.scheduler.splits import StaticUniform
+from attribution_sched.rivals.splits import StaticUniform
+from attribution_sched.system.results import plan_record
+from attribution_sched.system.resume import replay
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:

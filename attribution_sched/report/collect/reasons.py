@@ -14,10 +14,10 @@ from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.stacking import stack
 from attribution_sched.explain.table_words import cells_of
 from attribution_sched.explain.wording import output_unit
-from attribution_sched.explain.words import in_language
 from attribution_sched.report.collect.passing import consequential, spread
 from attribution_sched.report.data import Driver, Moment, Number, Reasons, Why
 from attribution_sched.scheduler.policy import Appraiser
+from attribution_sched.words.say import in_language
 
 if TYPE_CHECKING:
     from attribution_sched.explain.decision_table import DecisionTable

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attribution_sched.admission import from_record
 from attribution_sched.cluster.engine import state as st
+from attribution_sched.cluster.live import PolicyAnswer, PolicyCall, SimulatedCluster
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.errors import AttributionSchedError
+from attribution_sched.executors.live import is_real
 from attribution_sched.journal import DecisionRecord, OutcomeRecord
-from attribution_sched.live_cluster import PolicyAnswer, PolicyCall, SimulatedCluster
-from attribution_sched.real_cluster import is_real
 from attribution_sched.report.data import Contender, Number, Rivals
-from attribution_sched.resume import replay
 from attribution_sched.scheduler.policy import Episodic, Policy, twin
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.system.admission import from_record
+from attribution_sched.system.resume import replay
 from attribution_sched.types import FloatArray, Outcome
 
 if TYPE_CHECKING:

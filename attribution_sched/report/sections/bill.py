@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from attribution_sched.billing.bill import NOBODY, OTHERS, UNATTRIBUTED, Bill, Line, OperatorPart
 from attribution_sched.billing.rules import RULES
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import counter_name, say
 from attribution_sched.report.collect.bill import REST
 from attribution_sched.report.data import Billing, Report, RuleRow
 from attribution_sched.report.document import Block, Fold, Section, Table, Text
 from attribution_sched.report.format import listed, share
+from attribution_sched.words.names import counter_name
+from attribution_sched.words.say import say
 
 LEAVES = "max-request-use"
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import Phrase, say
 from attribution_sched.report.data import FeedbackStep, Report
 from attribution_sched.report.document import Block, Section, Table, Text
 from attribution_sched.report.format import counted, head
+from attribution_sched.words.say import Phrase, say
 
 HEAD = tuple(f"report.changes.head.{column}" for column in range(6))
 STATE = {name: f"report.changes.state.{name}" for name in ("force", "undone", "undoes")}

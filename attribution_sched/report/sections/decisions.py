@@ -12,11 +12,11 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.plots.counterfactual import gauges
 from attribution_sched.explain.reasoning import sections
 from attribution_sched.explain.wording import output_name, quantity_of, unit_of
-from attribution_sched.explain.words import in_language, say
 from attribution_sched.report.data import Moment, Report, Why
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import head, plan, player, recorded_plan, share, signed
 from attribution_sched.report.format import moment as moment_
+from attribution_sched.words.say import in_language, say
 
 HEAD = tuple(f"report.decisions.head.{column}" for column in range(6))
 MAKERS = ("policy", "policy+search", "search", "ranker", "thinking", "partner")

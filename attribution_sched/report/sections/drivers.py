@@ -9,11 +9,11 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.wording import output_name
-from attribution_sched.explain.words import say
 from attribution_sched.report.collect.reasons import commonest
 from attribution_sched.report.data import Number, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import head, player, share, signed
+from attribution_sched.words.say import say
 
 HEAD = tuple(f"report.drivers.head.{column}" for column in range(6))
 

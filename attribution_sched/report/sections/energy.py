@@ -9,10 +9,11 @@ import numpy as np
 
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import counter_name, say
 from attribution_sched.report.data import Energy, Report, TaskEnergy
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import listed, share
+from attribution_sched.words.names import counter_name
+from attribution_sched.words.say import say
 
 METHODS = {name: f"report.energy.methods.{name}" for name in ("accounting",)}
 ACCOUNT = "accounting"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Code, Section, Table, Text
 from attribution_sched.report.format import head
+from attribution_sched.words.say import say
 
 HEAD = tuple(f"report.provenance.head.{column}" for column in range(4))
 KINDS = {name: f"report.provenance.kinds.{name}" for name in ("simulated", "estimated", "measured", "given")}

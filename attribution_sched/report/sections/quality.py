@@ -9,10 +9,10 @@ import numpy as np
 from attribution_sched.explain import facts
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Section, Table, Text
 from attribution_sched.report.format import head, share
+from attribution_sched.words.say import say
 
 HEAD = tuple(f"report.quality.head.{column}" for column in range(8))
 EXPLAINED = {

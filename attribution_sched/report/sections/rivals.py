@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from attribution_sched.explain import plots
 from attribution_sched.explain.plots.style import drawn_language
-from attribution_sched.explain.words import say
 from attribution_sched.report.collect.rivals import NO_RIVAL, NOTHING_DECIDED, REAL
 from attribution_sched.report.data import Contender, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import amount, clock, count, hours, seconds, share, signed
+from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

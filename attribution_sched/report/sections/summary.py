@@ -12,11 +12,11 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.gantt import Bar
 from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.explain.wording import output_name
-from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Contender, Number, Report, Standing
 from attribution_sched.report.document import Block, Picture, Section, Text, Tile, Tiles, Tone
 from attribution_sched.report.format import amount, clock, count, counted, hours, listed, player, seconds, share, signed
+from attribution_sched.words.say import say
 
 
 def _word(key: str, lang: str, **values: object) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.words import say
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Section, Table, Text
 from attribution_sched.report.format import amount, counted, head, share
+from attribution_sched.words.say import say
 
 HEAD = tuple(f"report.targets.head.{column}" for column in range(5))
 

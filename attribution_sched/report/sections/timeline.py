@@ -10,10 +10,10 @@ import numpy as np
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.rewards import MOST_BARS
-from attribution_sched.explain.words import say
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Picture, Section, Table, Text
 from attribution_sched.report.format import counted, head, signed
+from attribution_sched.words.say import say
 
 HEAD = tuple(f"report.timeline.head.{column}" for column in range(7))
 

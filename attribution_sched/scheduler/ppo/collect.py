@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.env import ClusterVectorEnv
+from attribution_sched.cluster.envs.env import ClusterVectorEnv
 from attribution_sched.errors import ModelFitError, SettingsError, problem
 from attribution_sched.scheduler.ppo.policy import ActorCritic
 from attribution_sched.types import BoolArray, FloatArray

@@ -122,7 +122,7 @@ def restore_engine(engine: Engine, tensors: Mapping[str, NDArray[Any]]) -> None:
 def env_arrays(env: Any) -> Arrays | None:
     """State of a cluster environment of ``cluster.env``; None for any other environment."""
     inner = env.unwrapped
-    from attribution_sched.cluster.env import ClusterVectorEnv
+    from attribution_sched.cluster.envs.env import ClusterVectorEnv
 
     if not isinstance(inner, ClusterVectorEnv):
         return None

@@ -21,7 +21,7 @@ from attribution_sched.cluster.simulator.simulator import Shared, Simulator, sim
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, TaskKind, World
 from attribution_sched.errors import PlanError, SettingsError
-from attribution_sched.scheduler.greedy import Greedy
+from attribution_sched.rivals.greedy import Greedy
 
 TOLERANCE = 1e-6
 HORIZON_S = 3 * 3600.0

@@ -8,7 +8,7 @@ import pytest
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.plots import attributions, style
 from attribution_sched.explain.plots.attributions import COUNTERS
-from attribution_sched.explain.words import counter_name
+from attribution_sched.words.names import counter_name
 from tests.explain.plots.gallery import ENERGY
 
 LABELS = [f"task {i}" for i in range(9)]

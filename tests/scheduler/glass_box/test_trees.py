@@ -8,7 +8,6 @@ import pytest
 from attribution_sched import System
 from attribution_sched.errors import CheckpointError, SettingsError
 from attribution_sched.explain.flat import reading_words
-from attribution_sched.explain.shapley.tree import FlatTree
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.glass_box.tree_distil import grow, lessons_of, together, usual_of
 from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree
@@ -28,6 +27,7 @@ from attribution_sched.scheduler.glass_box.trees import (
 )
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.shapley.tree import FlatTree
 from tests.docs_text import ROOT
 from tests.small_world import small
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
 from attribution_sched.config import load_settings
 from attribution_sched.explain.background import Background
 from attribution_sched.explain.explainer import Explainer
@@ -15,7 +16,6 @@ from attribution_sched.explain.masked_states import to_view
 from attribution_sched.explain.preference import where
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.explain.recorder import Decided, perceived
-from attribution_sched.live_cluster import PolicyCall, SimulatedCluster
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 from attribution_sched.scheduler.thinking import Option, Thought
 

@@ -14,7 +14,7 @@ from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Runtime, TaskKind
 from attribution_sched.scheduler.hi_ppo.action_masks import DONE
 from attribution_sched.scheduler.hi_ppo.decode import Planner
-from attribution_sched.training import untrained
+from attribution_sched.scheduler.training import untrained
 
 from ...cluster.engine_worlds import BERT, GPT2, SERVE, tiny_cluster, tiny_world
 from ..states import GIANT, small_worlds

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.cluster.env import TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedVectorEnv
 from attribution_sched.errors import ModelFitError, PlanError, SettingsError
 from attribution_sched.scheduler.ppo.collect import Collector, Stagger, checked_observation, reward_components
 from attribution_sched.scheduler.ppo.policy import FlatPolicy

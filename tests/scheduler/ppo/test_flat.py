@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attribution_sched.cluster.env import TestbedEnv, TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedEnv, TestbedVectorEnv
 from attribution_sched.errors import CheckpointError, ModelFitError, PlanError, SettingsError
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.policy import FlatPolicy

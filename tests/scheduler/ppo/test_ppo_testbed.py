@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.env import TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedVectorEnv
 from tests.cluster.engine_worlds import testbed_world
 
 

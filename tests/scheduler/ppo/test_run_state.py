@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attribution_sched.cluster.engine.engine import Engine
-from attribution_sched.cluster.env import TestbedVectorEnv
+from attribution_sched.cluster.envs.env import TestbedVectorEnv
 from attribution_sched.cluster.world import Reward
 from attribution_sched.errors import CheckpointError
 from attribution_sched.scheduler.ppo.policy import FlatPolicy

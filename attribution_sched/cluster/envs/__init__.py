@@ -1,0 +1,1 @@
+"""Worlds as Gymnasium environments, and their registration by name."""

@@ -1,0 +1,43 @@
+"""Messages are filled in from numbers, phrases say themselves in every language, mistakes are told."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from attribution_sched.errors import ExplanationError
+from attribution_sched.words.say import Phrase, in_language, say
+
+
+def test_a_message_in_both_languages():
+    assert say("reading.waiting", count=3) == "3 waiting"
+    assert say("reading.waiting", "zh", count=3) == "3 个任务在等待"
+
+
+def test_phrases_and_lists_are_said_in_the_same_language():
+    one, other = Phrase("part.cut", layer=4), Phrase("part.whole")
+    both = Phrase("list.together", parts=(one, other))
+    assert both == "cut after layer 4, whole"
+    assert both.say("zh") == "第 4 层后切分、不切分"
+    assert in_language(both, "en") == both
+
+
+def test_a_phrase_is_its_english_text_wherever_it_goes():
+    phrase = Phrase("background.decisions", count=3)
+    assert phrase == "3 decisions"
+    assert {phrase: 1}["3 decisions"] == 1
+    assert json.dumps([phrase]) == '["3 decisions"]'
+    for again in (copy.deepcopy(phrase), copy.copy(phrase), Phrase.from_dict(phrase.to_dict())):
+        assert again.say("zh") == "3 次决策"
+    assert type(str(phrase)) is str
+
+
+def test_mistakes_are_told():
+    with pytest.raises(ExplanationError, match=r"reading\.wait.*not in the catalogue.*reading\.waiting"):
+        say("reading.wait", count=3)
+    with pytest.raises(ExplanationError, match="no value for the place 'count'"):
+        say("reading.waiting")
+    with pytest.raises(ExplanationError, match="lang = 'fr'"):
+        say("reading.waiting", "fr", count=3)
