@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,14 @@ def _nothing_measured() -> FloatArray:
 
 SIGNS: tuple[float, float, float] = (1.0, 1.0, -1.0)
 """With which sign R_eff, R_util and R_cost enter R."""
+
+Number = TypeVar("Number", float, FloatArray)
+"""One number, or an array of any axes."""
+
+
+def total(eff: Number, util: Number, cost: Number, w_eff: float, w_util: float, w_cost: float) -> Number:
+    """R of the three terms."""
+    return w_eff * eff + w_util * util - w_cost * cost
 
 
 @dataclass(frozen=True)
@@ -236,8 +244,6 @@ class RewardTerms:
     @property
     def total(self) -> float:
         """R."""
-        from attribution_sched.cluster.reward import total  # brings the compiler: not for reading a result
-
         return total(self.r_eff, self.r_util, self.r_cost, self.w_eff, self.w_util, self.w_cost)
 
 

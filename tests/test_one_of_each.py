@@ -68,7 +68,7 @@ def stores_tensors(tree):
 @pytest.mark.parametrize(
     ("idea", "home"),
     [
-        (weighs_three_terms, "cluster/reward.py"),
+        (weighs_three_terms, "types.py"),
         (refuses_plans, "cluster/plan.py"),
         (changes_many_columns, "planning/local_search.py"),
         (stores_tensors, "storage.py"),

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = "attribution_sched"
 DOORS = re.compile(
-    rf"{PACKAGE}(\.(system|arena|training|registration)|\.cli(\..+)?|\.executors(\..+)?|(\..+)?\.registry)?"
+    rf"{PACKAGE}(\.(system\.system|rivals\.arena\.by_preset|scheduler\.training|cluster\.envs\.registration)|\.cli(\..+)?|\.executors(\..+)?|(\..+)?\.registry)?"
 )
 """System and the public names, the arena, training, the environments, the command line, executors, registries."""
 
@@ -58,10 +58,12 @@ def test_every_installed_module_can_be_reached():
 def test_a_module_that_nobody_uses_is_found(tmp_path):
     package = tmp_path / PACKAGE
     (package / "room").mkdir(parents=True)
+    (package / "system").mkdir()
+    (package / "system" / "__init__.py").touch()
     for name, text in {
         "__init__.py": "",
-        "system.py": f"def f():\n    from {PACKAGE}.room import used\n",
-        "lonely.py": f"from {PACKAGE} import system\n",
+        "system/system.py": f"def f():\n    from {PACKAGE}.room import used\n",
+        "lonely.py": f"from {PACKAGE}.system import system\n",
         "room/__init__.py": f"HOMES = {{'X': '{PACKAGE}.room.named'}}\n",
         "room/used.py": f"'''Not {PACKAGE}.room.spoken_of.'''\n",
         "room/named.py": "",

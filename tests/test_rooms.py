@@ -28,6 +28,9 @@ def test_rooms_import_only_what_they_may():
     [
         ("cluster/zz.py", "import attribution_sched.attribution", "Rooms import only what lies below them"),
         ("errors.py", "import attribution_sched.cluster", "Rooms import only what lies below them"),
+        ("cluster/engine/zz.py", "import attribution_sched.cluster.live", "Rooms import only what lies below them"),
+        ("zz.py", "import attribution_sched.errors", "Rooms import only what lies below them"),
+        ("scheduler/zz.py", "import attribution_sched.rivals.mast", "The scheduler does not know its rivals"),
         ("explain/zz.py", "import attribution_sched.scheduler", "Explanations know of the scheduler"),
         ("feedback/zz.py", "import attribution_sched.scheduler", "Feedback reads explanations"),
         ("scheduler/zz.py", "import attribution_sched.attribution", "The scheduler knows of attribution"),
@@ -58,6 +61,9 @@ def with_import(folder: Path, module: str, line: str) -> Path:
     ignore = shutil.ignore_patterns("__pycache__", "constants", "presets")
     shutil.copytree(ROOT / "attribution_sched", folder / "attribution_sched", ignore=ignore)
     shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests").mkdir()
+    for name in ("__init__.py", "layers_by_module.py"):
+        shutil.copy(ROOT / "tests" / name, folder / "tests")
     with (folder / "attribution_sched" / module).open("a", encoding="utf-8") as file:
         file.write(f"\n{line}\n")
     return folder

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -45,14 +45,11 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.cluster.world import Reward, TaskKind, World, task_working
 from attribution_sched.kernels import kernel
-from attribution_sched.types import SIGNS, FloatArray, IntArray
+from attribution_sched.types import SIGNS, FloatArray, IntArray, Number, total
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.decision import Decision
 
-
-Number = TypeVar("Number", float, FloatArray)
-"""A number or an array of any shape."""
 
 GRAMS_PER_KG = 1e3
 
@@ -75,11 +72,6 @@ def cost_usd(bill_usd: Number, energy_j: Number, carbon_g: Number, usd_per_j: fl
 def r_cost(dollars: Number, base_cost_usd: float) -> Number:
     """Cost over the baseline's; 0 where the baseline costs nothing."""
     return dollars / base_cost_usd if base_cost_usd > 0.0 else 0.0 * dollars
-
-
-def total(eff: Number, util: Number, cost: Number, w_eff: float, w_util: float, w_cost: float) -> Number:
-    """R of the three terms."""
-    return w_eff * eff + w_util * util - w_cost * cost
 
 
 def r_high(eff: Number, cost: Number, w_eff: float, w_cost: float) -> Number:

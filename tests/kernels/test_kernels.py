@@ -22,7 +22,7 @@ from attribution_sched import kernels
 from attribution_sched.cluster.streams import integers, normal, uniform
 from attribution_sched.errors import SettingsError
 
-PACKAGE = Path(kernels.__file__).parent
+PACKAGE = Path(kernels.__file__).parents[1]
 SCRIPT = """
 import sys, time
 import numpy as np
