@@ -247,9 +247,10 @@ class Sees:
         if not self.cut:
             seen = replace(seen, max_segments=1)
         if not self.hourly and seen.moment is not None:
-            seen = replace(seen, moment=by_the_mean(seen.moment, "carbon"))
+            seen = replace(seen, moment=by_the_mean(seen.moment, "carbon"), carbon_g_per_kwh=np.zeros(0))
         if not self.priced and seen.moment is not None:
-            seen = replace(seen, moment=by_the_mean(seen.moment, "electricity"))
+            mean = by_the_mean(seen.moment, "electricity")
+            seen = replace(seen, moment=mean, electricity_usd_per_kwh=np.zeros(0))
         if self.links or seen.moment is None:
             return seen
         base = seen.moment.arrays.base[0] / BYTES_PER_GBIT

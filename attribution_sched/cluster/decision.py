@@ -249,6 +249,8 @@ class Decision:
         neighbours: Running tasks that have devices for themselves, on which one more task may be put; empty where a
             device holds one task at most. A plan names one of them as ``beside``.
         co_runners: Opaque tasks that share devices now, and how fast each is seen to run: what a scheduler learns from.
+        carbon_g_per_kwh: Accounted intensity of each domain's grid now, shape ``(K,)``; ``(0,)`` where none changes.
+        electricity_usd_per_kwh: Price of electricity of each domain now, shape ``(K,)``; ``(0,)`` where none changes.
     """
 
     kind: TaskKind
@@ -281,6 +283,8 @@ class Decision:
     moment: Moment | None = field(default=None, compare=False, repr=False)
     neighbours: tuple[Neighbour, ...] = ()
     co_runners: tuple[CoRunners, ...] = ()
+    carbon_g_per_kwh: FloatArray = field(default_factory=lambda: np.zeros(0))
+    electricity_usd_per_kwh: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def beside(self, slot: int) -> Neighbour:
         """The neighbour in a slot.
@@ -364,6 +368,7 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True, moment: b
     links_left(bandwidth, load, np.array(wan.latency_s), wan.congestion, rate, latency_s)
     task = engine.pool.task(pool, engine.world.kinds)
     left, now = _steps_left(engine, cluster, slot, task), float(state.clock[cluster, st.NOW])
+    ticks_s = state.clock[cluster : cluster + 1, st.LAST_TICK]
     return Decision(
         kind=engine.world.kinds[kind],
         kind_index=kind,
@@ -394,6 +399,8 @@ def view(engine: Engine, cluster: int = 0, *, neighbours: bool = True, moment: b
         neighbours=_neighbours(engine, cluster, slot, real) if neighbours and engine.world.share_limit > 1 else (),
         co_runners=co_runners(engine, cluster) if neighbours else (),
         moment=capture(engine, cluster) if moment else None,
+        carbon_g_per_kwh=_signal_now(engine.world, engine.arrays, ticks_s, st.CARBON)[0],
+        electricity_usd_per_kwh=_signal_now(engine.world, engine.arrays, ticks_s, st.ELECTRICITY)[0],
     )
 
 
@@ -789,12 +796,6 @@ def from_view(
     angle = 2.0 * np.pi * view.time_s / DAY_S
     steps = min(1.0, float(np.log10(max(1.0, view.steps_left))) / 8.0)
     waited = next((task.waited_s for task in view.queue if task.slot == view.slot), 0.0)
-    carbon, electricity = (
-        np.zeros((1, 0))
-        if view.moment is None
-        else _signal_now(view.moment.world, view.moment.arrays, view.moment.state.clock[:, st.LAST_TICK], signal)
-        for signal in (st.CARBON, st.ELECTRICITY)
-    )
     held = np.zeros((1, k), dtype=np.bool_)
     holding = 0
     if view.current_plan is not None:
@@ -819,8 +820,8 @@ def from_view(
         left=np.array([[row[2] for row in listed]]),
         waited_s=np.array([[row[3] for row in listed]]),
         attribution=states([row[4:] for row in listed], attributor).reshape(1, q, ATTRIBUTIONS),
-        carbon=carbon,
-        electricity=electricity,
+        carbon=np.asarray(view.carbon_g_per_kwh)[None],
+        electricity=np.asarray(view.electricity_usd_per_kwh)[None],
     )
 
 

@@ -167,6 +167,8 @@ def to_view(view: Decision, situations: Decisions, row: int) -> Decision:
     return replace(
         view,
         moment=moment,
+        carbon_g_per_kwh=s.carbon[row].copy(),
+        electricity_usd_per_kwh=s.electricity[row].copy(),
         free_devices=s.free[row].copy(),
         bandwidth_gbps=s.links[row, 0].copy(),
         latency_s=s.links[row, 1].copy(),
