@@ -453,7 +453,7 @@ def _checkpoints(folder: Path) -> list[Target]:
     loaders: dict[str, tuple[Path, Callable[[Path], Any], int]] = {
         "gru": (package / "scheduler" / "predictor" / "link_gru.safetensors", gru.load, 8),
         "emshap": (attributor.with_suffix(".safetensors"), EmSHAP.load, 8),
-        "pointer": (package / "scheduler" / "seq2seq" / "weights.safetensors", pointer.load, 2),
+        "pointer": (package / "rivals" / "seq2seq" / "weights.safetensors", pointer.load, 2),
         "hi-ppo": (package / "scheduler" / "hi_ppo" / "weights.safetensors", hi_ppo.load, 1),
     }
     names = [name for name, (_, _, weight) in loaders.items() for _ in range(weight)]

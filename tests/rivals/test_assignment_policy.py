@@ -18,7 +18,7 @@ from attribution_sched.scheduler.episode import play
 
 from ..cluster.engine_worlds import BERT, GPT2, begun, decide, single, tiny_cluster, tiny_world, traced
 from .assignments import brute_force
-from .states import check_states, small_worlds
+from tests.scheduler.states import check_states, small_worlds
 
 POLICIES = (IntegerProgramme, DualSmoothing)
 GIANT = TaskKind(model("gpt3-13b"), 8, (1, 2, 4, 8), (10, 10), 10)

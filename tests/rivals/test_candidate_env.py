@@ -16,7 +16,7 @@ from attribution_sched.rivals.arena.by_preset import evaluate
 from attribution_sched.rivals.candidate_env import AHEAD_S, AgentPolicy, CandidateCluster, CandidateEnv, SB3Policy
 from attribution_sched.scheduler.episode import play
 
-from .test_pairing import crowded
+from tests.scheduler.test_pairing import crowded
 
 
 def small(preset):

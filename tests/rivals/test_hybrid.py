@@ -24,7 +24,7 @@ from attribution_sched.scheduler.rules import GreedyBandwidth, RoundRobin, Short
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
 from .seq2seq.decisions import moment
-from .states import check_states, small_worlds
+from tests.scheduler.states import check_states, small_worlds
 
 WORLDS = small_worlds()
 

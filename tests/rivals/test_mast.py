@@ -11,7 +11,7 @@ from attribution_sched.rivals.mast import Mast
 from attribution_sched.rivals.splits import uniform_cuts
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, tiny_cluster, traced
-from .states import GIANT, with_links
+from tests.scheduler.states import GIANT, with_links
 
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=1000)
 

@@ -17,7 +17,7 @@ from attribution_sched.planning.instance import Instance
 from attribution_sched.rivals.sailor import Sailor, estimate_s, plan_like_sailor, region_order, search
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, single, tiny_cluster, traced
-from .states import GIANT, mixed_cluster
+from tests.scheduler.states import GIANT, mixed_cluster
 
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=1000)
 STILL = {"spread": 0.0}

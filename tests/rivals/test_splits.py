@@ -22,7 +22,7 @@ from attribution_sched.rivals.splits import (
 )
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, single, tiny_cluster, traced
-from .states import GIANT, mixed_cluster, with_links
+from tests.scheduler.states import GIANT, mixed_cluster, with_links
 
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=1000)
 STILL = {"spread": 0.0}

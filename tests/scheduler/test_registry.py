@@ -6,7 +6,7 @@ from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.registry import LIMIT, POLICIES, UNIFORM, make_policy
 
-from .arena_players import small_world
+from tests.rivals.arena_players import small_world
 
 
 @pytest.mark.parametrize("name", POLICIES)

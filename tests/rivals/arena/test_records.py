@@ -105,6 +105,6 @@ def test_the_fingerprint_is_the_same_in_another_process():
         "from attribution_sched.rivals.arena.records import fingerprint\n"
         "print(fingerprint(small_world(), Lone()))"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == fingerprint(small_world(), Lone())

@@ -16,7 +16,7 @@ from attribution_sched.rivals.seq2seq.policy import SupervisedPointer
 from attribution_sched.scheduler.episode import play
 
 from ...cluster.engine_worlds import tiny_cluster, tiny_world
-from ..states import check_states, small_worlds
+from tests.scheduler.states import check_states, small_worlds
 from .decisions import moment, small_network
 
 WORLDS = small_worlds()
