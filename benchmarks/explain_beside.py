@@ -84,8 +84,8 @@ class Waited:
 
 def watch_locks(system: Any) -> None:
     """Count waiting for every lock that deciding takes."""
-    system._turn = Waited(system._turn)
-    system._memory._lock = Waited(system._memory._lock)
+    system.lock = Waited(system.lock)
+    system.memory._lock = Waited(system.memory._lock)
     system.journal._store._turn = Waited(system.journal._store._turn)
 
 

@@ -63,13 +63,13 @@ def by_fork(system: System, names: Sequence[str], rewards: Sequence[Reward]) -> 
     weights = np.array([(each.w_eff, each.w_util, -each.w_cost) for each in rewards])
     found: list[list[Outcome | None]] = []
     for name in names:
-        decided = system._recall(name)
+        decided = system.questions.recall(name)
         view, own = decided.view, decided.plan
         others = [best_inside(view, k) for k in range(len(view.free_devices))]
         others += [best_across(view)] if len(others) > 1 else []
         others += [] if own is None else [with_cap(own, level) for level in range(levels_of(view) + 1)]
         plans = [own, *(plan for plan in others if plan is not None and plan != own)]
-        eyes = system._memory_of(system.journal.decision(name)).looks()
+        eyes = system.questions.memory_of(system.journal.decision(name)).looks()
         played = play_choices(eyes, view, plans, futures=8, seed=system.seed)
         terms = np.array([
             (0.0, 0.0, 0.0) if i == 0 else (np.nan,) * 3 if one is None else

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attribution_sched import System
+from attribution_sched.system.recovery import snapshot
 
 REAL = 1500
 """Decisions at the end that were really taken."""
@@ -38,7 +39,7 @@ def lengthen(system: System, decisions: int) -> None:
             made = journal.record_decision(copied, task=replace(task, id=f"copy-{number}"))
             if outcome is not None:
                 journal.record_outcome(replace(outcome, decision_id=made.id))
-    system._snapshot(1)
+    snapshot(system, 1)
 
 
 def main() -> None:
@@ -63,11 +64,11 @@ def main() -> None:
         recalled = []
         for number in OLD:
             # Nothing of its day is known any more, as after a week: neither decisions nor attributions.
-            system._memory._kept.clear()
-            system._memory._recalled.clear()
+            system.memory._kept.clear()
+            system.memory._recalled.clear()
             system.attribute._kept.clear()
             began = time.process_time()
-            system._recall(f"d{chosen.decisions + number:06d}")
+            system.questions.recall(f"d{chosen.decisions + number:06d}")
             recalled.append(time.process_time() - began)
         system.close()
         print(f"{chosen.decisions + REAL:,} decisions, {path.stat().st_size / 1e6:.0f} MB, written in {written:.0f} s")

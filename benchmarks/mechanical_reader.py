@@ -81,7 +81,7 @@ def words_of(text: str) -> str:
 
 def shown(system: System, name: str, own: tuple[float, float, float]) -> Row | None:
     """One explanation as readers see it, and what the policy does under each setting."""
-    decided = system._recall(name)
+    decided = system.questions.recall(name)
     view, plan = decided.view, decided.plan
     if view.replanning or plan is None:
         return None

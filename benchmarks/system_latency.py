@@ -56,7 +56,7 @@ def measure(mode: str, decisions: int, explained: int, policy: str) -> dict[str,
         told["construction"], system = spans(lambda: system_class(**given))
         told["first call"], _ = spans(system.schedule_next_task)
         parts: dict[str, list[Span]] = {"whole": [], "placing": []}
-        decide = system._decide
+        decide = system.ring.decide
 
         def watched() -> Any:
             span, taken = spans(decide)
@@ -68,7 +68,7 @@ def measure(mode: str, decisions: int, explained: int, policy: str) -> dict[str,
             parts.setdefault("rest", []).append((span[0] - sum(taken.latencies_s.values()), 0.0))
             return taken
 
-        system._decide = watched
+        system.ring.decide = watched
         calls: list[Span] = []
         explaining: list[Span] = []
         if mode == "explained":

@@ -61,7 +61,7 @@ SIZES = (1, 2, 4, 8, 16)
 def starts_without(system: System, task: str, why: Why) -> bool:
     """Whether the task starts at once in a copy of the live cluster without those that the answer names."""
     cluster, policy, call = copied(system.cluster), twin(system.policy, remembers=True), PolicyCall()
-    call.state = system._policy_call.state
+    call.state = system.ring.call.state
     for name in why.blockers:
         cluster.stop(name)
     for name in why.ahead:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from importlib.util import find_spec
 
 import pytest
 

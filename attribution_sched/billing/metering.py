@@ -32,7 +32,7 @@ from attribution_sched.errors import JournalError, SettingsError, problem
 from attribution_sched.journal import Journal
 from attribution_sched.scheduler.rule_follower import RuleFollower
 from attribution_sched.system.operations import FAILED, FINISHED, STARTED, recorded
-from attribution_sched.system.resume import live_through, recorded_vector
+from attribution_sched.system.replay import live_through, recorded_vector
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 J_PER_KWH = 3.6e6

@@ -151,7 +151,7 @@ def explain_all(journal: Path, workers: str, options: dict[str, Any], *, as_json
         JournalError: If another process writes the journal.
     """
     from attribution_sched.journal import ExplanationRecord, Journal
-    from attribution_sched.system.system import explain_aside, unexplained
+    from attribution_sched.system.explain_many import explain_aside, unexplained
 
     failed: dict[str, str] = {}
     with Journal.open(journal, claim=False) as writing, Stages() as stages:

@@ -76,8 +76,8 @@ def _chakra(path: Path, folder: Path, decision: str) -> Path:
     from attribution_sched.cluster.live import SimulatedCluster
     from attribution_sched.executors.live import twin_of
     from attribution_sched.journal import Journal
-    from attribution_sched.system.results import plan_of
-    from attribution_sched.system.resume import replay
+    from attribution_sched.system.decision_records import plan_of
+    from attribution_sched.system.replay import replay
 
     with Journal.read(path) as recording:
         record, header = recording.decision(decision), recording.header
@@ -114,7 +114,7 @@ def _kubernetes(path: Path, output: Path, decision: str, image: str, *, jobset: 
     from attribution_sched.executors import kubernetes
     from attribution_sched.executors.records import jobs_of
     from attribution_sched.journal import Journal
-    from attribution_sched.system.results import plan_of
+    from attribution_sched.system.decision_records import plan_of
 
     with Journal.read(path) as recording:
         record = recording.decision(decision)

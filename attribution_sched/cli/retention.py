@@ -66,7 +66,7 @@ def verify(journal: Path, *, as_json: bool) -> None:
     """Check every row and page of a journal, say what its newest hash is, and live through it again."""
     from attribution_sched.executors.live import twin_of
     from attribution_sched.journal import Journal
-    from attribution_sched.system.resume import live_through
+    from attribution_sched.system.replay import live_through
 
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
         with stages.stage(f"verifying {recording.count()} decisions"):

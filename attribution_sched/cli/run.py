@@ -136,7 +136,7 @@ def run(
                 system = request.open()
             with system:
                 notes(quiet=quiet).print(headline_of(system))
-                for why in system._admission.unplaceable_kinds() if system._queue == "preset" else ():
+                for why in system.admission.unplaceable_kinds() if system.task_source == "preset" else ():
                     notes(quiet=quiet).print(f"[yellow]warning:[/yellow] {escape(why)}", soft_wrap=True)
                 result = go_round_the_loop(system, request, stages)
                 if told := getattr(system.policy, "told", ""):

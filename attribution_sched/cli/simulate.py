@@ -107,7 +107,7 @@ def simulate(
         return
     from attribution_sched.cluster.engine.engine import Engine
     from attribution_sched.scheduler.episode import play
-    from attribution_sched.system.admission import Admission
+    from attribution_sched.system.fits import Admission
 
     world = settings.build_world()
     notes().print(
@@ -165,7 +165,7 @@ def _astra(settings: Settings, policy: str, seed: int, given: Path | None, as_js
             if result.decision.plan is None:
                 continue
             try:
-                pipeline = program_of(system._memory[result.id].view, result.decision.plan)
+                pipeline = program_of(system.memory[result.id].view, result.decision.plan)
             except PlanError:
                 continue
             with tempfile.TemporaryDirectory(prefix="attribution-sched-") as folder:

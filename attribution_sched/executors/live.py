@@ -821,18 +821,17 @@ class Live:
             cluster = system.cluster
             assert isinstance(cluster, Twin)
             for what in self.poll(cluster):
-                system._operate(what)
+                system.operate.carry_out(what)
                 if what.kind in (operations.FINISHED, operations.FAILED):
                     launch = self.launched.get(str(what.more["key"]))
                     if launch is not None:
                         self._gone(launch)
             wall_s = min(self.now_s, limit_s)
-            system._moving = True
-            pending = cluster.look()
-            # Time stands where nothing runs and nobody waits.
-            while not pending and cluster.next_stop_s <= wall_s and (cluster.expecting or cluster.running):
-                pending = cluster.advance(cluster.next_stop_s)
-            system._moving = False
+            with system.transaction.moves():
+                pending = cluster.look()
+                # Time stands where nothing runs and nobody waits.
+                while not pending and cluster.next_stop_s <= wall_s and (cluster.expecting or cluster.running):
+                    pending = cluster.advance(cluster.next_stop_s)
             if pending:
                 return True
             if self.now_s >= limit_s or not (cluster.expecting or cluster.running):

@@ -9,7 +9,7 @@ from attribution_sched.explain.digits import MINUS, number, percent
 from attribution_sched.explain.plots.style import input_label
 from attribution_sched.explain.wording import describe_plan, plan_words
 from attribution_sched.report.data import Number
-from attribution_sched.system.results import plan_of
+from attribution_sched.system.decision_records import plan_of
 from attribution_sched.words.say import Phrase, say, spaced
 
 

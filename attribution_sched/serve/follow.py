@@ -29,9 +29,11 @@ from attribution_sched.feedback.window import Window
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord
 from attribution_sched.scheduler.registry import POLICIES, make_policy
 from attribution_sched.serve.rows import decision_row, observed_figures
-from attribution_sched.system.operations import OBSERVED, queue_table, recorded
-from attribution_sched.system.results import plan_of
-from attribution_sched.system.resume import replay, restore_snapshot
+from attribution_sched.system.decision_records import plan_of
+from attribution_sched.system.operations import OBSERVED, recorded
+from attribution_sched.system.replay import replay
+from attribution_sched.system.snapshots import restore_snapshot
+from attribution_sched.system.status import queue_table
 from attribution_sched.types import Outcome
 
 SHOWN = 25

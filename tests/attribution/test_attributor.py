@@ -221,7 +221,7 @@ def test_training_environments_and_system_show_the_same_to_the_last_bit():
 
     with System("cross-domain-easy", policy, seed=3) as system:
         system.cluster.advance()
-        system._decide()
+        system.ring.decide()
     assert np.array_equal(given[0].counters, counters)
     assert given[0].attribution.state.tobytes() == expected
     assert given[0].queue[0].attribution is given[0].attribution

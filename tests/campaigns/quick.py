@@ -10,8 +10,8 @@ from unittest import mock
 from attribution_sched.planning import local_search
 from attribution_sched.scheduler.hi_ppo import coordinator as hi_ppo_policy
 from attribution_sched.scheduler.thinking import Think
-from attribution_sched.system import moments as explain_memory
-from attribution_sched.system import system as system_module
+from attribution_sched.system import learn as learn_module
+from attribution_sched.system import moments
 
 LITTLE = partial(Think, screen=1, keep=1, confirm=2, hours=1.0, changes=3)
 """All parts of thinking, few copies of the cluster."""
@@ -25,8 +25,8 @@ def thinking_little() -> Iterator[None]:
     """Systems that are made in here decide and explain in a fifth of the time; what they go through is the same."""
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(hi_ppo_policy, "Think", LITTLE))
-        patches.enter_context(mock.patch.object(explain_memory, "WARM_UP", 12))
-        patches.enter_context(mock.patch.object(system_module, "QUICK", {"rows": 60}))
+        patches.enter_context(mock.patch.object(moments, "WARM_UP", 12))
+        patches.enter_context(mock.patch.object(learn_module, "QUICK", {"rows": 60}))
         for name, value in SEARCH.items():
             patches.enter_context(mock.patch.object(local_search, name, value))
         yield

@@ -9,6 +9,8 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cluster.live import SimulatedCluster
+from attribution_sched.system import system as system_module
+from attribution_sched.system.operate import Operate
 from tests.campaigns.fail_points import SETTINGS, Cut, campaign, in_time, raising, straight
 from tests.campaigns.same import account, decisions
 from tests.small_world import small
@@ -35,9 +37,10 @@ def test_interrupts_at_many_lines(name, runs):
 
 def test_a_run_that_loses_a_task_is_found_out(monkeypatch):
     """The campaign can fail: a system that forgets what it was handing in is noticed."""
-    monkeypatch.setattr(System, "_enter", lambda self, record, made, again=False: (
-        self.journal.record_task(record), not again and self.cluster.hand_in(made, record.id)))  # fmt: skip
-    monkeypatch.setattr(System, "_rebuild", lambda self: setattr(self, "_moving", False))
+    monkeypatch.setattr(Operate, "enter", lambda self, entry, again=False: (
+        self.system.journal.record_task(entry.record),
+        not again and self.system.cluster.hand_in(entry.made, entry.record.id)))  # fmt: skip
+    monkeypatch.setattr(system_module, "rebuild", lambda system: setattr(system.transaction, "moving", False))
     assert campaign(120)
 
 
@@ -61,16 +64,16 @@ def test_an_interrupt_as_a_lock_is_given_back_does_not_stop_the_next_call():
     """Found by the campaign: the line of a ``with`` is reached again as its block ends, and the lock stayed taken."""
     system = System(SETTINGS, "sjf", seed=3)
     first = system.schedule_next_task()
-    lasting = system._memory[first.id]
+    lasting = system.memory[first.id]
     count = [0]
     with raising(set(), count):
-        system._memory.remember("as often as it goes", lasting.view, None, 1)
+        system.memory.remember("as often as it goes", lasting.view, None, 1)
     assert count[0] > 5
     for point in range(1, count[0] + 1):
         with contextlib.suppress(Cut), raising({point}, [0]):
-            system._memory.remember(f"cut at {point}", lasting.view, None, 1 + point)
+            system.memory.remember(f"cut at {point}", lasting.view, None, 1 + point)
         with in_time(10.0):
-            system._memory.remember(f"after {point}", lasting.view, None, 100 + point)
+            system.memory.remember(f"after {point}", lasting.view, None, 100 + point)
 
 
 class Unreachable(SimulatedCluster):

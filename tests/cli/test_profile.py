@@ -22,7 +22,7 @@ from attribution_sched.cli.profile_measure import (
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.config import load_settings
 from attribution_sched.errors import TaskError
-from attribution_sched.system.results import in_a_word
+from attribution_sched.system.decision_records import in_a_word
 from attribution_sched.system.system import System
 
 from .helpers import errors, invoke, refused

@@ -22,7 +22,7 @@ from attribution_sched.errors import NetworkError, SettingsError
 from attribution_sched.executors.live import twin_world
 from attribution_sched.scheduler.predictor.forecast import KalmanPredictor
 from attribution_sched.scheduler.rule_follower import RuleFollower
-from attribution_sched.system.resume import restore_cluster, save_cluster
+from attribution_sched.system.snapshots import restore_cluster, save_cluster
 from tests.small_world import SMALL, small
 
 from .engine_worlds import begun, random_actions, tiny_cluster, tiny_world

@@ -124,4 +124,4 @@ def test_what_explains_and_reshapes_has_all_the_time_it_needs():
     assert "fallback" in live.decision.source
     other = twin(policy)
     assert other.deadline_s == math.inf and policy.deadline_s < math.inf
-    assert other.coordinate(system._recall(live.id).view).reason == ""
+    assert other.coordinate(system.questions.recall(live.id).view).reason == ""

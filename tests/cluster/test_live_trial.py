@@ -23,8 +23,8 @@ def waiting(policy, seed, preset="cross-domain-easy"):
 
 
 def trial(system, name):
-    looks = system._memory.looks(remembers=True)
-    return LiveTrial(system.cluster, looks, system._policy_call, system.reward, name)
+    looks = system.memory.looks(remembers=True)
+    return LiveTrial(system.cluster, looks, system.ring.call, system.reward, name)
 
 
 def test_a_copy_goes_on_like_the_live_cluster_and_changes_nothing_of_it():

@@ -23,7 +23,7 @@ from attribution_sched.explain.wording import describe_plan
 from attribution_sched.planning.power_caps import capped, opaque_level, with_cap
 from attribution_sched.scheduler.pairing import Packing, ReferenceBelief
 from attribution_sched.scheduler.rules import ShortestJobFirst
-from attribution_sched.system.results import plan_of, plan_record
+from attribution_sched.system.decision_records import plan_of, plan_record
 from attribution_sched.words.say import in_language
 from tests.cluster.engine_worlds import BERT, begun, single, tiny_world
 

@@ -20,7 +20,8 @@ from attribution_sched.explain.explanation import Explanation
 from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.journal import Journal
 from attribution_sched.system import operations
-from attribution_sched.system.resume import live_through, replay, restore_cluster, save_cluster
+from attribution_sched.system.replay import live_through, replay
+from attribution_sched.system.snapshots import restore_cluster, save_cluster
 from tests.campaigns.executor_kills import LAYERS, SETTINGS, Mixed
 from tests.executors.test_local import job
 
@@ -136,7 +137,7 @@ def test_the_twin_believes_what_was_measured(tmp_path):
 
 def wait_for(system, condition, then=TimeoutError, seconds=20.0):
     """Drive the ring until something holds; ends by raising, as the ring itself ends only with its tasks."""
-    live, until = system._live, time.monotonic() + seconds
+    live, until = system.live, time.monotonic() + seconds
     while time.monotonic() < until:
         live.drive(system, live.now_s)
         if condition():
@@ -288,7 +289,7 @@ def test_a_job_that_is_cancelled_has_ended_and_is_metered(tmp_path):
             wait_for(system, lambda: "started" in kinds(system))
         system.cancel("one")
         key = system.journal.handles()[0].key
-        ended = [each.find(key) for each in system._live.executors.values()]
+        ended = [each.find(key) for each in system.live.executors.values()]
         assert all(each is None or each.ended for each in ended)
         spent_s = sum(system.journal.handles()[0].handle["spent"]["cpu_by_domain"].values())
         assert system.bill(by="domain").meter["CPU time"] == pytest.approx(spent_s) and spent_s > 0.0
@@ -385,7 +386,7 @@ def test_local_is_asked_for_by_its_name_and_known_again(tmp_path):
         report = system.report(tmp_path / "report.md", explain=0).read_text()
         assert "its jobs are not run again for others" in report
     with System.resume(path) as again:
-        assert again._live is not None and again.journal.header.settings["cluster"] == "local"
+        assert again.live is not None and again.journal.header.settings["cluster"] == "local"
     with Journal.read(path) as journal:
         assert journal.handles()[0].key == f"{journal.header.journal_id}-d000000"
 
@@ -472,7 +473,7 @@ def test_a_live_source_is_asked_while_the_clock_of_the_twin_stands(tmp_path):
         (tmp_path / "east.txt").write_text("125\n")
         live._origin_s -= 5 * 3600.0
         for what in live.poll(system.cluster):
-            system._operate(what)
+            system.operate.carry_out(what)
         assert system.cluster.now_s == before_s and signals_of(system)[st.CARBON, 0, 0] == 0.5
         moment = capture(system.cluster.engine)
         drawn = draw_futures(moment, PriorBeliefs(moment.world), 2, moment.now_s + 7200.0, 1)
@@ -496,7 +497,7 @@ def test_live_sources_of_a_real_cluster_are_asked_by_the_hour_and_the_journal_ke
         (tmp_path / "west.txt").unlink()
         live._heard.clear()
         for what in live.poll(system.cluster):
-            system._operate(what)
+            system.operate.carry_out(what)
         assert "electricity of west: no news this hour, the last value stays" in caplog.text
         assert signals_of(system)[:, 0].tolist() == [[1.0, pytest.approx(3.0)], [0.5, 1.0]]
         known, state = signals_of(system), state_of(system)

@@ -41,7 +41,7 @@ def late(system):
 
 def test_tasks_that_are_known_to_come_do_come_and_nobody_else(system):
     decided = [each.id for each in system.journal.decisions() if each.plan is not None]
-    early, late_ = system._recall(decided[2]), system._recall(decided[12])
+    early, late_ = system.questions.recall(decided[2]), system.questions.recall(decided[12])
     known = {task.id: task for task in early.view.moment.tasks.values()}
     later = [t for t in late_.view.moment.tasks.values() if t.arrived_s > early.view.moment.now_s]
     assert later

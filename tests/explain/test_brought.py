@@ -19,10 +19,10 @@ def decided():
     with System("cross-domain-easy", "sjf", seed=5) as system:
         results = [system.schedule_next_task() for _ in range(24)]
         for result in reversed(results):
-            one = system._recall(result.id)
+            one = system.questions.recall(result.id)
             other = best_across(one.view)
             if one.plan is not None and other is not None and other != one.plan:
-                return system._memory.looks(), one, other
+                return system.memory.looks(), one, other
     raise AssertionError("no placement had another plan")
 
 

@@ -27,7 +27,7 @@ def told(policy: str) -> dict[str, list]:
     system.run(8)
     found: dict[str, list] = {sort: [] for sort in SORTS}
     for each in system.journal.decisions():
-        decided = system._recall(each.id)
+        decided = system.questions.recall(each.id)
         acts, again = decided.plan is not None, decided.view.replanning
         sort = ("move" if acts else "keep") if again else ("place" if acts else "wait")
         if len(found[sort]) < 2:

@@ -83,7 +83,7 @@ def test_a_task_is_attributed_once_and_before_the_policy_is_asked():
     system = System(small(), policy, seed=4, attributor=attributor)
     for _ in range(12):
         system.cluster.advance()
-        system._decide()
+        system.ring.decide()
     assert all(vector is not None for _, vector, _ in seen)
     # The same task is asked about again and again, with the very same record.
     by_task = {}

@@ -15,8 +15,8 @@ SAVED = "shared", "cost_ratio_at_most", 0.92
 def cut(system, arm, seed):
     """Give the true answers to the wrong weights."""
     if arm == "shuffled":
-        rng, answers = np.random.default_rng(seed), system._revisit
-        system._revisit = lambda names, rewards: [
+        rng, answers = np.random.default_rng(seed), system.learn.revisit
+        system.learn.revisit = lambda names, rewards: [
             [row[i] for i in rng.permutation(len(row))] for row in answers(names, rewards)
         ]
 

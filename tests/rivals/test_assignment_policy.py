@@ -15,10 +15,10 @@ from attribution_sched.planning.instance import usable_devices
 from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.rivals.assignment_policy import DualSmoothing, IntegerProgramme, offers, sizes_within
 from attribution_sched.scheduler.episode import play
+from tests.scheduler.states import check_states, small_worlds
 
 from ..cluster.engine_worlds import BERT, GPT2, begun, decide, single, tiny_cluster, tiny_world, traced
 from .assignments import brute_force
-from tests.scheduler.states import check_states, small_worlds
 
 POLICIES = (IntegerProgramme, DualSmoothing)
 GIANT = TaskKind(model("gpt3-13b"), 8, (1, 2, 4, 8), (10, 10), 10)

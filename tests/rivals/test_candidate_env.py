@@ -15,7 +15,6 @@ from attribution_sched.errors import ModelFitError, PlanError
 from attribution_sched.rivals.arena.by_preset import evaluate
 from attribution_sched.rivals.candidate_env import AHEAD_S, AgentPolicy, CandidateCluster, CandidateEnv, SB3Policy
 from attribution_sched.scheduler.episode import play
-
 from tests.scheduler.test_pairing import crowded
 
 

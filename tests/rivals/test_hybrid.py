@@ -21,10 +21,10 @@ from attribution_sched.rivals.splits import SpeedProportional, StaticUniform
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Episodic, QueueOrder
 from attribution_sched.scheduler.rules import GreedyBandwidth, RoundRobin, ShortestJobFirst
+from tests.scheduler.states import check_states, small_worlds
 
 from ..cluster.engine_worlds import tiny_cluster, tiny_world
 from .seq2seq.decisions import moment
-from tests.scheduler.states import check_states, small_worlds
 
 WORLDS = small_worlds()
 

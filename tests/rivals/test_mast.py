@@ -9,9 +9,9 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.rivals.mast import Mast
 from attribution_sched.rivals.splits import uniform_cuts
+from tests.scheduler.states import GIANT, with_links
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, tiny_cluster, traced
-from tests.scheduler.states import GIANT, with_links
 
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=1000)
 

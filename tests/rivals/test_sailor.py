@@ -15,9 +15,9 @@ from attribution_sched.cluster.world import Cluster, Domain, Runtime
 from attribution_sched.errors import PlanError
 from attribution_sched.planning.instance import Instance
 from attribution_sched.rivals.sailor import Sailor, estimate_s, plan_like_sailor, region_order, search
+from tests.scheduler.states import GIANT, mixed_cluster
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, single, tiny_cluster, traced
-from tests.scheduler.states import GIANT, mixed_cluster
 
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=1000)
 STILL = {"spread": 0.0}

@@ -20,9 +20,9 @@ from attribution_sched.rivals.splits import (
     proportional_cuts,
     uniform_cuts,
 )
+from tests.scheduler.states import GIANT, mixed_cluster, with_links
 
 from ..cluster.engine_worlds import BERT, begun, chain, decide, single, tiny_cluster, traced
-from tests.scheduler.states import GIANT, mixed_cluster, with_links
 
 LONG = replace(BERT, steps=(100_000, 100_000), epoch_steps=1000)
 STILL = {"spread": 0.0}

@@ -5,7 +5,6 @@ import pytest
 from attribution_sched.errors import SettingsError
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.registry import LIMIT, POLICIES, UNIFORM, make_policy
-
 from tests.rivals.arena_players import small_world
 
 

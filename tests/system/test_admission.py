@@ -9,18 +9,9 @@ from attribution_sched import System
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.config import load_settings
 from attribution_sched.errors import CounterError, TaskError
-from attribution_sched.system.admission import (
-    DEMO,
-    TaskRequest,
-    as_request,
-    checked,
-    demo_of,
-    instance,
-    kind_of,
-    readings_of,
-    steps_of,
-)
-from attribution_sched.system.results import in_a_word
+from attribution_sched.system.admission import DEMO, TaskRequest, as_request, demo_of, instance, kind_of, steps_of
+from attribution_sched.system.admission_counters import checked, readings_of
+from attribution_sched.system.decision_records import in_a_word
 from tests.small_world import SMALL, small
 
 READINGS = {name: float(n + 1) for n, name in enumerate(COUNTER_NAMES[:7])}

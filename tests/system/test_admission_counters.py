@@ -9,8 +9,8 @@ from attribution_sched import System
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.errors import CounterError, TaskError
 from attribution_sched.limits import COUNTER_BOUNDS
-from attribution_sched.system.admission import checked
-from attribution_sched.system.results import in_a_word
+from attribution_sched.system.admission_counters import checked
+from attribution_sched.system.decision_records import in_a_word
 from tests.small_world import SMALL
 
 SEVEN = dict.fromkeys(COUNTER_NAMES[:7], 0.5)

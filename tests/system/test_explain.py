@@ -64,7 +64,7 @@ def test_a_forgotten_decision_is_lived_through_again():
     system.run(6)
     name = system.history()["decision_id"].iloc[3]
     known = system.explain(name, rows=64)
-    system._memory._kept.clear()
+    system.memory._kept.clear()
     again = system.explain(name, rows=64)
     assert again.subject == known.subject
     assert again.target == known.target == "decision"
@@ -74,10 +74,10 @@ def test_a_forgotten_decision_is_lived_through_again():
 
 def test_the_memory_is_bounded():
     system = System(small(), "sjf", seed=6)
-    system._memory.most = 5
+    system.memory.most = 5
     system.run(12)
-    assert len(system._memory) == 5
-    assert [one.id for one in system._memory] == list(system.history()["decision_id"].iloc[-5:])
+    assert len(system.memory) == 5
+    assert [one.id for one in system.memory] == list(system.history()["decision_id"].iloc[-5:])
 
 
 def test_explanations_ask_a_copy(monkeypatch):

@@ -13,7 +13,8 @@ from attribution_sched.explain.explanation import COMPONENTS
 from attribution_sched.explain.memory import Memory
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.journal import Journal
-from attribution_sched.system.learning import _spread, with_weights
+from attribution_sched.system.reward_feedback import _spread
+from attribution_sched.system.weight_versions import with_weights
 from tests.small_world import small
 from tests.system.test_system import repeatable
 
@@ -45,7 +46,7 @@ def test_missed_targets_move_the_weights_the_policy_is_told():
 def test_a_window_ends_where_the_step_was_taken_and_holds_plans_in_force():
     system = System(small(), "greedy", seed=1, targets=MISSED)
     system.run(12)
-    first = system._reward_feedback.window(0, None)
+    first = system.reward_feedback.window(0, None)
     history = system.history()
     assert len(first) == int((history.code > 0).sum())
     np.testing.assert_array_equal(first.terms(), history.loc[history.code > 0, ["r_eff", "r_util", "r_cost"]])
@@ -54,7 +55,7 @@ def test_a_window_ends_where_the_step_was_taken_and_holds_plans_in_force():
     with pytest.raises(SettingsError, match="no plan was put in force since the last step"):
         system.feedback(**QUICK)
     system.run(3)
-    later = system._reward_feedback.window(0, None)
+    later = system.reward_feedback.window(0, None)
     fresh = system.history().iloc[len(history) :]
     assert len(later) == int((fresh.code > 0).sum())
     assert later.span_s == pytest.approx(fresh.cluster_time_s.iloc[-1] - history.cluster_time_s.iloc[-1])
@@ -65,7 +66,7 @@ def test_explanations_are_made_for_some_and_those_at_hand_are_used():
     system.run(12)
     placed = system.history().query("code > 0").decision_id.tolist()
     mine = system.explain(placed[0], target="terms")
-    window = system._reward_feedback.window(4, partial(system.explain, target="terms"))
+    window = system.reward_feedback.window(4, partial(system.explain, target="terms"))
     told = [each for each in window.explanations if each is not None]
     assert len(told) == 5
     assert np.array_equal(window.explanations[0].values, mine.values)
@@ -88,8 +89,8 @@ def test_a_step_that_was_cut_short_explains_the_same_decisions_when_it_is_repeat
 
         if cut:
             with pytest.raises(KeyboardInterrupt):
-                system._reward_feedback.window(4, explain)
-        system._reward_feedback.window(4, explain)
+                system.reward_feedback.window(4, explain)
+        system.reward_feedback.window(4, explain)
         explained.append([name for name in system.history().decision_id if system.journal.explanations(name)])
     assert len(explained[0]) == 4
     assert explained[0] == explained[1]
@@ -130,8 +131,8 @@ def test_a_forgotten_decision_is_explained_with_the_weights_it_was_taken_with():
     first = system.history().query("code > 0").decision_id.iloc[0]
     before = system.reward
     system.feedback(**QUICK)
-    system._memory._kept.clear()
-    assert system._recall(first).view.reward == before
+    system.memory._kept.clear()
+    assert system.questions.recall(first).view.reward == before
     assert system.reward != before
 
 
@@ -153,13 +154,13 @@ def test_a_change_that_harms_is_taken_back_with_what_was_learnt(monkeypatch):
     system = System(small(), "hi-ppo", seed=1, targets=MISSED)
     first = system.policy
     worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
-    monkeypatch.setattr(system._reward_feedback, "play", lambda *_, **__: next(worth))
+    monkeypatch.setattr(system.reward_feedback, "play", lambda *_, **__: next(worth))
     user = system.reward
     system.run(10)
     assert system.feedback(explain=0).kind == "changed"
     other = copy.deepcopy(first)
-    system._versions.take_over(system._versions.new_name(), other, {})
-    system._adopt(other)
+    system.versions.take_over(system.versions.new_name(), other, {})
+    system.adopt(other)
     system.run(10)
     assert system.feedback(explain=0).kind == "still"
     system.run(10)
@@ -176,14 +177,14 @@ def test_a_reward_and_its_weights_are_taken_back_as_one(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
     with System(small(), "greedy", seed=1, targets=MISSED, journal=path) as system:
         worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
-        monkeypatch.setattr(system._reward_feedback, "play", lambda *_, **__: next(worth))
+        monkeypatch.setattr(system.reward_feedback, "play", lambda *_, **__: next(worth))
         on_disk = []
 
         def restore():
             with Journal.read(path) as seen:
                 on_disk.extend(each.details["kind"] for each in seen.events() if each.kind == "feedback")
 
-        monkeypatch.setattr(system._versions, "restore", restore)
+        monkeypatch.setattr(system.versions, "restore", restore)
         for _ in range(3):
             system.run(10)
             change = system.feedback(explain=0)
@@ -197,7 +198,7 @@ def test_a_reward_and_its_weights_are_taken_back_as_one(tmp_path, monkeypatch):
 def test_returns_under_other_targets_are_not_held_against_each_other(monkeypatch):
     system = System(small(), "greedy", seed=1)
     worth = iter([[1.0, 1.1], [0.2, 0.3], [0.1, 0.3]])
-    monkeypatch.setattr(system._reward_feedback, "play", lambda *_, **__: next(worth))
+    monkeypatch.setattr(system.reward_feedback, "play", lambda *_, **__: next(worth))
     changes = []
     for targets in (MISSED, {"utilisation_at_least": 0.99}, {"utilisation_at_least": 0.99}):
         system.run(10)
@@ -222,8 +223,8 @@ def test_a_decision_is_explained_by_the_weights_that_took_it(monkeypatch):
     first = system.policy
     system.run(6)
     second = with_weights(first, first.learnt.with_agents(0.5 * first.learnt.theta))
-    system._versions.take_over(system._versions.new_name(), second, {})
-    system._adopt(second)
+    system.versions.take_over(system.versions.new_name(), second, {})
+    system.adopt(second)
     system.run(3)
     asked = []
     explain = Memory.explain
@@ -233,7 +234,7 @@ def test_a_decision_is_explained_by_the_weights_that_took_it(monkeypatch):
     assert asked == [first, second]
     straight = System(small(), "hi-ppo", seed=1)
     straight.run(6)
-    straight._memory._kept.clear()
+    straight.memory._kept.clear()
     assert np.array_equal(old.values, straight.explain(placed[0], rows="quick").values)
     assert new.decision == placed[-1]
 
@@ -245,7 +246,7 @@ def test_held_out_episodes_are_the_same_every_time_and_depend_on_the_weights():
 
     objective = Objective(system.world.reward, system.targets)
     heard = []
-    play = system._reward_feedback.play
+    play = system.reward_feedback.play
     one = play(system.policy, system.reward, objective, 2, 12, heard.append)
     assert one == play(system.policy, system.reward, objective, 2, 12)
     assert len(one) == 2 and one[0] != one[1] and sum(heard) >= 24

@@ -41,7 +41,7 @@ def growth(path, decisions, warm):
             with system.journal.batch():
                 taken += system.run(1000).decisions
         after = resident_mb()
-        assert len(system._memory) == system._memory.most
+        assert len(system.memory) == system.memory.most
         assert system.attribution_cache.kept <= system.attribution_cache.most
     return after - before, taken
 

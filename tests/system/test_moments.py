@@ -33,8 +33,8 @@ def test_parts_of_a_task_that_was_handed_in_are_worth_what_the_cluster_paid(plac
 
 def test_without_being_told_the_simulator_prices_a_nominal_task(placed):
     system, results = placed
-    decided = system._recall(results[0].id)
-    nominal = PartsExplainer(None, system._memory._background({}, False), world=system.world).explain(decided)
+    decided = system.questions.recall(results[0].id)
+    nominal = PartsExplainer(None, system.memory._background({}, False), world=system.world).explain(decided)
     assert not np.isclose(nominal.value[-1], results[0].reward.total, atol=1e-3)
 
 
@@ -116,10 +116,10 @@ def test_what_is_forgotten_is_lived_through_again():
     system.run(150)
     name = f"d{70:06d}"
     told = system.explain(name)
-    system._memory.most = 10
+    system.memory.most = 10
     system.run(2)
-    for kept in list(system._memory._kept)[:-10]:
-        system._memory._kept.pop(kept)
-    system._memory._explainers.clear()
+    for kept in list(system.memory._kept)[:-10]:
+        system.memory._kept.pop(kept)
+    system.memory._explainers.clear()
     again = system.explain(name)
     assert replace(again, seconds=0.0).to_dict() == replace(told, seconds=0.0).to_dict()

@@ -7,7 +7,7 @@ from attribution_sched import System
 from attribution_sched.cluster.live import SimulatedCluster
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.system.operations import still_open
-from attribution_sched.system.resume import restore_cluster, save_cluster
+from attribution_sched.system.snapshots import restore_cluster, save_cluster
 from tests.campaigns.fail_points import Cut, raising
 from tests.small_world import small
 
@@ -183,7 +183,7 @@ def test_resumed_after_every_step_is_as_if_never_stopped(tmp_path, queue):
         parts.close()
         parts = System.resume(tmp_path / "parts.db")
         if parts.now_s != at_s:
-            parts._advance(at_s)
+            parts.advance(at_s)
     assert decisions_of(parts) == decisions_of(whole)
     assert len(decisions_of(whole)) > 5
     mine, facts = state_of(parts)

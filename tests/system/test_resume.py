@@ -14,14 +14,9 @@ from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
 from attribution_sched.journal import journal as journal_room
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
-from attribution_sched.system import system as system_module
-from attribution_sched.system.resume import (
-    RecordedVectors,
-    record_snapshot,
-    restore_cluster,
-    restore_snapshot,
-    save_cluster,
-)
+from attribution_sched.system import recovery, ring
+from attribution_sched.system.replay import RecordedVectors
+from attribution_sched.system.snapshots import record_snapshot, restore_cluster, restore_snapshot, save_cluster
 from attribution_sched.types import Task
 from tests.campaigns.same import account, decisions
 from tests.small_world import small
@@ -37,8 +32,8 @@ def short(monkeypatch):
     """Journals count as long from forty decisions on."""
     monkeypatch.setattr(memory, "MOST", 40)
     monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (40,))
-    monkeypatch.setattr(system_module, "AGAIN", 12)
-    monkeypatch.setattr(system_module, "EVERY", 8)
+    monkeypatch.setattr(recovery, "AGAIN", 12)
+    monkeypatch.setattr(ring, "EVERY", 8)
 
 
 def same_state(one, other):
@@ -183,10 +178,10 @@ def test_a_short_journal_is_lived_through_without_asking_for_what_a_snapshot_hol
 def test_a_forgotten_decision_of_hi_ppo_is_seen_as_it_was(tmp_path, short):
     """Links are forecast from what was seen until then, also when it is seen again."""
     system = grown(tmp_path / "run.journal", "hi-ppo[quick]", 60)
-    kept = {name: each.seen for name, each in list(system._memory._kept.items())[-5:]}
-    system._memory._kept.clear()
+    kept = {name: each.seen for name, each in list(system.memory._kept.items())[-5:]}
+    system.memory._kept.clear()
     for name, seen in kept.items():
-        again = system._recall(name).seen
+        again = system.questions.recall(name).seen
         for column in fields(seen):
             assert np.array_equal(getattr(again, column.name), getattr(seen, column.name)), (name, column.name)
 
@@ -194,15 +189,15 @@ def test_a_forgotten_decision_of_hi_ppo_is_seen_as_it_was(tmp_path, short):
 def test_an_old_decision_is_seen_as_it_was(tmp_path, short):
     system = grown(tmp_path / "run.journal", "sjf", 60)
     name = "d000020"
-    kept = {each: system._memory._kept[each] for each in list(system._memory._kept)[:1]}
+    kept = {each: system.memory._kept[each] for each in list(system.memory._kept)[:1]}
     first = next(iter(kept))
     seen = kept[first].view
-    system._memory._kept.clear()
-    again = system._recall(first).view
+    system.memory._kept.clear()
+    again = system.questions.recall(first).view
     assert (again.time_s, again.slot, again.steps_left) == (seen.time_s, seen.slot, seen.steps_left)
     assert np.array_equal(again.free_devices, seen.free_devices)
     assert np.array_equal(again.bandwidth_gbps, seen.bandwidth_gbps)
-    assert system._recall(name).view.time_s == system.journal.decision(name).cluster_time_s
+    assert system.questions.recall(name).view.time_s == system.journal.decision(name).cluster_time_s
 
 
 def test_an_old_decision_is_recalled_without_what_came_later(tmp_path, short, monkeypatch):
@@ -218,8 +213,8 @@ def test_an_old_decision_is_recalled_without_what_came_later(tmp_path, short, mo
     before = [task.id for task in system.journal.tasks(0, before=after)]
     assert "own" in before and len(before) < system.journal.task_count()
     read.clear()
-    system._memory._kept.clear()
-    assert system._recall(f"d{after:06d}").view.task.id == "own"
+    system.memory._kept.clear()
+    assert system.questions.recall(f"d{after:06d}").view.task.id == "own"
     assert {task.id for task in read} <= set(before) and len(read) < system.journal.task_count()
 
 
@@ -228,7 +223,7 @@ def test_recalling_an_old_decision_leaves_the_policy_what_it_knows_of_pairs(tmp_
     system = grown(tmp_path / "run.journal", "hi-ppo[quick]", 100, settings=pairing())
     before = system.policy.memory()
     assert len(before["pairs.speeds"]) > 10
-    system._recall("d000020")
+    system.questions.recall("d000020")
     after = system.policy.memory()
     assert set(after) == set(before)
     assert all(np.array_equal(after[name], before[name], equal_nan=True) for name in before)
@@ -238,15 +233,15 @@ def test_an_old_decision_has_the_attributions_that_the_policy_saw(tmp_path, shor
     path = tmp_path / "run.journal"
     system = grown(path, "sjf", 60)
     name = "d000030"
-    seen = system._recall(name).view
+    seen = system.questions.recall(name).view
     system.close()
 
     def otherwise(counters):
         return np.full((len(counters), 7), 0.5)
 
     with System.resume(path, attributor=otherwise) as resumed:
-        resumed._memory._kept.clear()
-        decided = resumed._recall(name).view
+        resumed.memory._kept.clear()
+        decided = resumed.questions.recall(name).view
         assert decided.attribution.as_dict() == resumed.journal.decision(name).attribution == seen.attribution.as_dict()
         placed = {d.task_id for d in resumed.journal.decisions(0, 31)}
         known = [task for task in decided.queue if task.id in placed]
@@ -282,7 +277,7 @@ def test_a_release_that_prices_otherwise_goes_on_and_says_so(tmp_path, short, mo
 def test_a_snapshot_that_is_not_a_system_s_is_passed_over(tmp_path):
     system = grown(tmp_path / "run.journal", "sjf", 10)
     system.journal.record_snapshot(system.journal.count(), {"a": np.zeros(2)}, {"of": "somebody else"})
-    assert restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())["sequence"] == 0
+    assert restore_snapshot(system.journal.newest_snapshot(), system.new_cluster())["sequence"] == 0
     record_snapshot(system.journal, system.cluster, system.policy, {})
-    found = restore_snapshot(system.journal.newest_snapshot(), system._new_cluster())
+    found = restore_snapshot(system.journal.newest_snapshot(), system.new_cluster())
     assert found["sequence"] == system.journal.count()

@@ -6,7 +6,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import ExplanationError
-from attribution_sched.system.operations import QUEUE_COLUMNS
+from attribution_sched.system.status import QUEUE_COLUMNS
 from tests.small_world import small
 
 

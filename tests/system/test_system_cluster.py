@@ -43,7 +43,7 @@ def test_explanations_feedback_and_what_was_forgotten_do_not_touch_it():
     count = len(Telling.told)
     first = next(system.journal.decisions()).id
     system.explain(first)
-    system._memory._kept.clear()
+    system.memory._kept.clear()
     system.explain(first)
     system.feedback(explain=2, episodes=1, decisions=5)
     assert len(Telling.told) == count == system.journal.count()

@@ -83,14 +83,14 @@ def test_weights_that_were_changed_on_the_way_are_in_force_again(tmp_path):
             each.reward = replace(each.reward, w_eff=0.1, w_cost=30.0)
             result = each.schedule_next_task()
             assert (result.reward.w_eff, result.reward.w_util, result.reward.w_cost) == (0.1, 0.5, 30.0)
-            assert each._memory[result.id].view.reward.w_cost == 30.0
+            assert each.memory[result.id].view.reward.w_cost == 30.0
     straight.run(3)
     with System.resume(path) as system:
         system.run(3)
         assert repeatable(system).equals(repeatable(straight))
         weights = system.history()["w_cost"]
         assert (weights.iloc[0], weights.iloc[-1]) == (0.5, 30.0)
-        assert {one.view.reward.w_cost for one in system._memory} == {0.5, 30.0}
+        assert {one.view.reward.w_cost for one in system.memory} == {0.5, 30.0}
 
 
 def test_a_demonstration_that_was_killed_while_it_began_gets_its_tasks(tmp_path, monkeypatch):

@@ -40,8 +40,8 @@ from attribution_sched.report.data import (
 )
 from attribution_sched.report.source import STEPS
 from attribution_sched.rivals.splits import StaticUniform
-from attribution_sched.system.results import plan_record
-from attribution_sched.system.resume import replay
+from attribution_sched.system.decision_records import plan_record
+from attribution_sched.system.replay import replay
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from attribution_sched.report.data import Contender, Number, Rivals
 from attribution_sched.scheduler.policy import Episodic, Policy, twin
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.system.admission import from_record
-from attribution_sched.system.resume import replay
+from attribution_sched.system.replay import replay
 from attribution_sched.types import FloatArray, Outcome
 
 if TYPE_CHECKING:

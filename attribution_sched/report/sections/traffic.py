@@ -12,7 +12,7 @@ from attribution_sched.explain.plots.traffic import cuts
 from attribution_sched.report.data import Report, Traffic
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import counted, listed, recorded_plan
-from attribution_sched.system.results import plan_of
+from attribution_sched.system.decision_records import plan_of
 from attribution_sched.words.say import say
 
 PROVENANCE = {name: f"report.traffic.provenance.{name}" for name in ("simulated", "estimated")}

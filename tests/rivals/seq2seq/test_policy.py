@@ -14,9 +14,9 @@ from attribution_sched.rivals.exact_policy import switching_gain
 from attribution_sched.rivals.seq2seq.decoding import decode, with_cuts_moved
 from attribution_sched.rivals.seq2seq.policy import SupervisedPointer
 from attribution_sched.scheduler.episode import play
+from tests.scheduler.states import check_states, small_worlds
 
 from ...cluster.engine_worlds import tiny_cluster, tiny_world
-from tests.scheduler.states import check_states, small_worlds
 from .decisions import moment, small_network
 
 WORLDS = small_worlds()
