@@ -13,7 +13,11 @@ import pytest
 
 from tests.golden.record import CASES, FILE, play
 
-SOME = {("testbed", "sjf", 2), ("cross-domain-easy", "greedy", 3), ("cross-domain", "rule", 1)}
+SOME = {
+    ("testbed", "sjf", 2), ("cross-domain-easy", "greedy", 3), ("cross-domain", "rule", 1),
+    # The default policy, thinking, in the default preset and where it thinks most.
+    ("cross-domain", "hi-ppo", 1), ("testbed", "hi-ppo", 0),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
