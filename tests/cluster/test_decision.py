@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.cluster.decision import encode, pend, view
+from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.cluster.decision import encode, from_view, pend, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.errors import PlanError
@@ -123,3 +125,24 @@ def test_no_plan_ends_the_list_at_once():
 def test_a_plan_the_world_cannot_express_is_one_clear_error(plan, rule):
     with pytest.raises(PlanError, match=rule):
         encode(begun(tiny_world()), plan, 0)
+
+
+def test_every_waiting_task_is_seen_with_its_own_attribution():
+    """A queue in which each task were given the vector of the one that is up would decide otherwise, and silently."""
+    engine = begun(traced((0.0, BERT), (0.0, GPT2), (0.0, BERT), (1.0, GPT2)))
+    while len(view(engine).queue) < 3:
+        engine.step(encode(engine, None, 0)[None])
+    seen = view(engine)
+    vectors = [
+        AttributionVector(
+            np.ones(7), COUNTER_NAMES[:7], 0.0, np.array(7.0), np.zeros(7), state=np.full(7, 0.1 * at, np.float32),
+            schema="told",
+        )
+        for at in range(len(seen.queue))
+    ]  # fmt: skip
+    queue = tuple(replace(task, attribution=vector) for task, vector in zip(seen.queue, vectors, strict=True))
+    own = next(at for at, task in enumerate(seen.queue) if task.slot == seen.slot)
+    read = from_view(replace(seen, queue=queue, attribution=vectors[own]))
+    shown = dict(zip(read.slot[0].tolist(), read.attribution[0], strict=True))
+    for task, vector in zip(queue, vectors, strict=True):
+        np.testing.assert_allclose(shown[task.slot], vector.state, rtol=1e-6)

@@ -322,3 +322,14 @@ def test_a_state_that_is_no_number_is_not_played_on(moment, rule, beliefs, name)
     held[0].flat[1] = np.nan
     with pytest.raises(SettingsError, match=rf"state\.{name}\[.*\] = nan: must be a number"):
         fork(replace(moment, state=moment.state._replace(**{name: held})), [Wait()], 1, 1.0, rule, 0, beliefs=beliefs)
+
+
+def test_every_task_of_a_future_has_a_draw_of_its_own(moment, beliefs):
+    """One stream for all tasks would let them be slow together: what is done first would hardly matter any more."""
+    drawn = draw_futures(moment, beliefs, 64, moment.now_s + 3600.0, 5)
+    present = len(resident_slots(moment))
+    assert present > 2
+    logs = np.log([future.pool[:present, st.P_FACTORS] for future in drawn])
+    apart = np.corrcoef(logs.T)[np.triu_indices(present, 1)]
+    assert np.abs(apart).max() < 0.6
+    assert np.ptp(logs, axis=1).min() > 0.0

@@ -82,3 +82,17 @@ def test_a_rule_that_nobody_knows_is_refused():
         small(share_rule="fairish")
     with pytest.raises(AttributionSchedError, match="share_rule"):
         replace(small().build_world(), share_rule="fairish")
+
+
+@pytest.mark.parametrize(("loud", "makes_room"), [(3, True), (2, False)])
+def test_room_is_made_only_where_both_are_better_off_for_it(loud, makes_room):
+    """The window holds four: who comes second takes a place of a tenant with two more tasks there, not with one."""
+    system = System(small(share_rule="fair-share"), "fcfs", queue="empty")
+    for at in range(loud):
+        system.submit("bert-base", id=f"loud{at}", tenant="loud", steps=4000)
+    for at in range(4 - loud):
+        system.submit("bert-base", id=f"quiet{at}", tenant="quiet", steps=4000)
+    assert all(system.cluster.place_of(f"quiet{at}") == "window" for at in range(4 - loud))
+    system.submit("bert-base", id="comer", tenant="quiet", steps=4000)
+    assert (system.cluster.place_of("comer") == "window") == makes_room
+    assert (system.cluster.place_of(f"loud{loud - 1}") == "backlog") == makes_room

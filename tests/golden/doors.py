@@ -80,4 +80,6 @@ DOORS: dict[str, Callable[[], np.ndarray]] = {
 
 
 if __name__ == "__main__":
-    np.savez_compressed(Path(sys.argv[1]) if len(sys.argv) > 1 else FILE, **{name: door() for name, door in DOORS.items()})
+    np.savez_compressed(
+        Path(sys.argv[1]) if len(sys.argv) > 1 else FILE, **{name: door() for name, door in DOORS.items()}
+    )

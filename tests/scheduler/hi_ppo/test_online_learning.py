@@ -44,3 +44,26 @@ def test_it_stops_when_it_is_told_to():
 def test_numbers_out_of_range_are_refused(changes, rule):
     with pytest.raises(SettingsError, match=rule):
         learnt(**changes)
+
+
+class Judged:
+    """Days whose held-out returns are told: what decides now earns nothing, what was learnt a little, with noise."""
+
+    gains = np.zeros(0)
+
+    def __init__(self, world, days, weights):
+        self.begun, self.decided = weights.theta, 0
+
+    def returns(self, theta, seed):
+        self.decided += 1
+        return np.zeros(len(self.gains)) if np.array_equal(theta, self.begun) else self.gains
+
+
+@pytest.mark.parametrize(("gains", "improved"), [((3.0, -2.0, 2.0, -1.0), False), ((1.0, 1.1, 0.9, 1.0), True)])
+def test_a_gain_counts_only_beyond_its_interval(monkeypatch, gains, improved):
+    monkeypatch.setattr("attribution_sched.scheduler.hi_ppo.online_learning.Days", Judged)
+    monkeypatch.setattr(Judged, "gains", np.array(gains))
+    weights, found = learnt(decisions=1)
+    assert found.improved == improved
+    assert np.array_equal(found.weights.theta, weights.theta) != improved
+    assert found.after == pytest.approx(np.mean(gains) if improved else 0.0)
