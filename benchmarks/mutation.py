@@ -6,7 +6,7 @@
 
 A fault is drawn in two steps, both by the seed: a central file, every room in turn; then a place in it where an
 operator or a number can be changed: a comparison turned around, plus for minus, times for divided by, ``and`` for
-``or``, a ``not`` left out, a number raised by one. Messages, logging and what is only for the type checker are left
+``or``, a ``not`` left out, a whole number raised by one, another doubled. Messages, logging and what is only for the type checker are left
 alone. The fast tests of the file's own room are run, those of the same name first, until one fails; a run that takes
 longer than its limit (a loop that no longer ends) counts as noticed. Nothing is excluded afterwards: a fault that
 changes nothing at all counts as unnoticed.
@@ -31,24 +31,25 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "attribution_sched"
 
-CENTRAL: dict[str, tuple[str, ...]] = {
-    "cluster": ("decision.py", "plan.py", "cost.py", "reward.py", "live.py", "engine/*.py", "fork*.py", "fork/*.py", "pipeline.py"),
-    "attribution": ("accounting.py", "emshap.py", "vector.py", "energy_model.py", "missing.py", "uncertainty.py"),
-    "scheduler": ("hi_ppo/upper_agent.py", "hi_ppo/lower_agent.py", "hi_ppo/decode.py", "thinking.py", "beliefs.py", "pairing.py", "rule_follower.py"),
-    "explain": ("explainer.py", "players.py", "masked_states.py", "targets.py", "why.py", "decision_table.py", "counterfactual.py"),
-    "shapley": ("*.py",),
-    "planning": ("local_search.py", "segment_table.py", "cut_table.py", "power_caps.py"),
-    "feedback": ("loop.py", "ascent.py", "drivers.py", "rollback.py", "window.py"),
-    "billing": ("bill.py", "games.py", "rules.py", "usage.py", "metering.py"),
-    "journal": ("journal.py", "store*.py", "records.py", "archive.py"),
-    "system": ("ring.py", "replay.py", "recovery.py", "operations.py", "admission.py", "decision_records.py"),
-    "executors": ("live.py", "slurm.py", "shadow.py", "job_folder.py"),
-    "rivals": ("splits.py", "mast.py", "sailor.py", "assignment.py", "hybrid.py"),
-    "config": ("build.py", "schema*.py", "sources.py"),
-    "words": ("say.py", "text.py"),
-    "report": ("collect/gather.py", "format.py", "sections/summary.py"),
-    "serve": ("follow.py", "rows.py"),
-}  # fmt: skip
+CENTRAL: dict[str, str] = {
+    "cluster": "decision.py plan.py cost.py reward.py live.py engine/*.py fork*.py fork/*.py pipeline.py",
+    "attribution": "accounting.py emshap.py vector.py energy_model.py missing.py uncertainty.py",
+    "scheduler": "hi_ppo/upper_agent.py hi_ppo/lower_agent.py hi_ppo/decode.py thinking.py beliefs.py pairing.py "
+    "rule_follower.py",
+    "explain": "explainer.py players.py masked_states.py targets.py why.py decision_table.py counterfactual.py",
+    "shapley": "*.py",
+    "planning": "local_search.py segment_table.py cut_table.py power_caps.py",
+    "feedback": "loop.py ascent.py drivers.py rollback.py window.py",
+    "billing": "bill.py games.py rules.py usage.py metering.py",
+    "journal": "journal.py store*.py records.py archive.py",
+    "system": "ring.py replay.py recovery.py operations.py admission.py decision_records.py",
+    "executors": "live.py slurm.py shadow.py job_folder.py",
+    "rivals": "splits.py mast.py sailor.py assignment.py hybrid.py",
+    "config": "build.py schema*.py sources.py",
+    "words": "say.py text.py",
+    "report": "collect/gather.py format.py sections/summary.py",
+    "serve": "follow.py rows.py",
+}
 """Room → its files on which most of it hangs."""
 
 LIMIT_S = 900.0
@@ -92,8 +93,8 @@ def changeable(node: ast.AST) -> bool:
     if isinstance(node, ast.Compare):
         return len(node.ops) == 1 and node.lineno == node.end_lineno and type(node.ops[0]) in TURNED
     if isinstance(node, ast.BinOp):
-        words = any(isinstance(each, ast.Constant | ast.JoinedStr) and not isinstance(getattr(each, "value", 0), int | float)
-                    for each in (node.left, node.right))  # fmt: skip
+        sides = [getattr(each, "value", 0) for each in (node.left, node.right) if isinstance(each, ast.Constant)]
+        words = any(not isinstance(value, int | float) for value in sides)
         return type(node.op) in TURNED and node.lineno == node.end_lineno and not words
     if isinstance(node, ast.BoolOp):
         return node.lineno == node.end_lineno
@@ -114,7 +115,7 @@ def changed(text: str, node: ast.AST) -> tuple[str, str, str]:
     elif isinstance(node, ast.BinOp | ast.BoolOp):
         node.op = TURNED[type(node.op)]()
     elif isinstance(node, ast.Constant):
-        node.value = node.value + 1
+        node.value = node.value + 1 if isinstance(node.value, int) else 2.0 * node.value
     now = ast.unparse(node.operand if isinstance(node, ast.UnaryOp) else node)
     new = line[: node.col_offset] + f"({now})".encode() + line[node.end_col_offset :]
     lines[node.lineno - 1] = new.decode()
@@ -126,7 +127,7 @@ def draw(number: int, seed: int, room: str | None) -> dict[str, object]:
     rng = np.random.default_rng([seed, number])
     rooms = sorted(CENTRAL)
     where = room or rooms[number % len(rooms)]
-    files = sorted({path for each in CENTRAL[where] for path in (ROOT / PACKAGE / where).glob(each)})
+    files = sorted({path for each in CENTRAL[where].split() for path in (ROOT / PACKAGE / where).glob(each)})
     files = [path for path in files if path.name != "__init__.py"]
     sizes = np.array([len(list(places(ast.parse(path.read_text("utf-8"))))) for path in files], dtype=float)
     path = files[int(rng.choice(len(files), p=sizes / sizes.sum()))]
@@ -202,14 +203,11 @@ def main() -> None:
                 with given.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(one) + "\n")
             results.append(one)
-            print(
-                f"{head}  {'noticed' if one['noticed'] else 'NOT NOTICED'} {one['seconds']} s {one['by'][:90]}",
-                flush=True,
-            )
+            word = "noticed" if one["noticed"] else "NOT NOTICED"
+            print(f"{head}  {word} {one['seconds']} s {str(one['by'])[:90]}", flush=True)
     if results:
-        print(
-            f"{sum(bool(one['noticed']) for one in results)} of {len(results)} noticed by the fast tests of their own room"
-        )
+        noticed = sum(bool(one["noticed"]) for one in results)
+        print(f"{noticed} of {len(results)} noticed by the fast tests of their own room")
 
 
 if __name__ == "__main__":
