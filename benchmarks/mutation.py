@@ -6,10 +6,10 @@
 
 A fault is drawn in two steps, both by the seed: a central file, every room in turn; then a place in it where an
 operator or a number can be changed: a comparison turned around, plus for minus, times for divided by, ``and`` for
-``or``, a ``not`` left out, a whole number raised by one, another doubled. Messages, logging and what is only for the type checker are left
-alone. The fast tests of the file's own room are run, those of the same name first, until one fails; a run that takes
-longer than its limit (a loop that no longer ends) counts as noticed. Nothing is excluded afterwards: a fault that
-changes nothing at all counts as unnoticed.
+``or``, a ``not`` left out, a whole number raised by one, another doubled. Messages, logging and what is only for the
+type checker are left alone. The fast tests of the file's own room are run, those of the same name first, until one
+fails; a run that takes longer than its limit (a loop that no longer ends) counts as noticed. Nothing is excluded
+afterwards: a fault that changes nothing at all counts as unnoticed.
 """
 
 from __future__ import annotations

@@ -41,9 +41,23 @@ def weighs_three_terms(tree):
 
 def refuses_plans(tree):
     """A function that returns a refusal which a plan earns by its form alone."""
-    return any(
-        isinstance(node, ast.Return) and any(isinstance(x, ast.Name) and x.id in REFUSALS for x in ast.walk(node))
-        for node in ast.walk(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Return):
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            named = any(isinstance(x, ast.Name) and x.id in REFUSALS for part in parts if part for x in ast.walk(part))
+            if named or any(code_by_number(part) for part in parts):
+                return True
+    return False
+
+
+def code_by_number(node):
+    """``-7``, where nobody can look up what it means; −1 is "none" everywhere."""
+    return (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+        and type(node.operand.value) is int
+        and node.operand.value > 1
     )
 
 
@@ -69,7 +83,7 @@ def stores_tensors(tree):
     ("idea", "home"),
     [
         (weighs_three_terms, "types.py"),
-        (refuses_plans, "cluster/plan.py"),
+        (refuses_plans, "cluster/validity.py"),
         (changes_many_columns, "planning/local_search.py"),
         (stores_tensors, "storage.py"),
     ],

@@ -11,19 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attribution_sched.cluster import plan as rules
+from attribution_sched.cluster import validity as rules
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.plan import (
-    ANYBODY,
-    MICROBATCHES,
-    Limits,
-    Plan,
-    PlanBatch,
-    limits_of,
-    validity,
-)
+from attribution_sched.cluster.plan import ANYBODY, MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.validity import Limits, limits_of, validity
 from attribution_sched.errors import PlanError
 from attribution_sched.types import BoolArray, IntArray
 

@@ -56,13 +56,8 @@ from attribution_sched.cluster.plan import (
     REPLICA,
     STOP,
     TP,
-    VALID,
-    Limits,
     Plan,
     PlanBatch,
-    limits_of,
-    segment_fault,
-    validity,
 )
 from attribution_sched.cluster.reward import (
     cost_usd_kernel,
@@ -74,6 +69,7 @@ from attribution_sched.cluster.reward import (
     usd_per_j,
     worth,
 )
+from attribution_sched.cluster.validity import VALID, Limits, limits_of, segment_fault, validity
 from attribution_sched.cluster.world import within_budgets
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.memory_feasibility import PlannerTables

@@ -24,7 +24,8 @@ from attribution_sched.cluster.cost import (
 )
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import Precision
-from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, hardware_formats, layouts_within
+from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, layouts_within
+from attribution_sched.cluster.validity import hardware_formats
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.instance import Instance, inside_precisions
 from attribution_sched.types import BoolArray, FloatArray, IntArray

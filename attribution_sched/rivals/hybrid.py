@@ -11,16 +11,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.plan import (
-    MICROBATCHES,
-    VALID,
-    Plan,
-    PlanBatch,
-    layout_table,
-    limits_of,
-    validity,
-)
+from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch, layout_table
 from attribution_sched.cluster.reward import value
+from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.errors import PlanError, SettingsError, problem
 from attribution_sched.planning.candidates import taken
 from attribution_sched.planning.instance import Instance

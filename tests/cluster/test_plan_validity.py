@@ -10,29 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attribution_sched
-from attribution_sched.cluster import plan
+from attribution_sched.cluster import validity as rules
 from attribution_sched.cluster.engine.state import CODES
-from attribution_sched.cluster.plan import (
-    DP,
-    FIRST,
-    PP,
-    REFUSALS,
-    SEGMENT_FIELDS,
-    STOP,
-    TP,
-    VALID,
-    PlanBatch,
-    fault,
-    form_only,
-    validity,
-)
+from attribution_sched.cluster.plan import DP, FIRST, PP, SEGMENT_FIELDS, STOP, TP, PlanBatch
+from attribution_sched.cluster.validity import REFUSALS, VALID, fault, form_only, validity
 
 from .test_plan import CUT, DOMAINS, LAYERS
 
 ROOT = Path(attribution_sched.__file__).parent
 COLUMN = {name: at for at, name in enumerate(SEGMENT_FIELDS)}
 BATCH = PlanBatch.of([CUT])
-LIMITS = plan.Limits(
+LIMITS = rules.Limits(
     n_layers=LAYERS, devices=np.full(DOMAINS, 8), node_devices=np.full(DOMAINS, 8),
     formats=np.ones((DOMAINS, 4), dtype=np.bool_), microbatches=np.array([8, 16]), trained=True, max_segments=2,
 )  # fmt: skip
@@ -55,24 +43,24 @@ def without(domain, precision):
     ("rows", "limits", "code"),
     [
         (changed(), LIMITS, VALID),
-        (changed(1, first=11), LIMITS, plan.UNCOVERED),
-        (changed(1, stop=LAYERS - 1), LIMITS, plan.UNCOVERED),
-        (changed(0, stop=0), LIMITS, plan.UNCOVERED),
-        (changed(1, replica=1), LIMITS, plan.UNCOVERED),
-        (changed(1, domain=2), LIMITS, plan.TWICE),
-        (changed(), LIMITS._replace(devices=np.array([8, 8, 4, 8])), plan.DEVICES),
-        (changed(0, precision=1), LIMITS._replace(formats=without(2, 1)), plan.FORMAT),
-        (changed(0, dp=16), LIMITS, plan.INDIVISIBLE),
-        (changed(0, pp=11), LIMITS, plan.STAGES),
-        (changed(0, precision=3), LIMITS, plan.TRAINED_INT8),
-        (changed(1, microbatch=16), LIMITS, plan.UNEVEN_BATCH),
-        (changed(0, domain=DOMAINS), LIMITS, plan.OUTSIDE),
-        (changed(0, tp=0), LIMITS, plan.OUTSIDE),
-        (changed(0, precision=4), LIMITS, plan.OUTSIDE),
-        (changed(0, pp=3), LIMITS, plan.LAYOUT),
-        (changed(0, tp=8, dp=1, pp=1), LIMITS._replace(node_devices=np.full(DOMAINS, 4)), plan.NODE),
-        (changed(), LIMITS._replace(max_segments=1), plan.SEGMENTS),
-        (changed(), LIMITS._replace(microbatches=np.array([4])), plan.MICROBATCH_SIZE),
+        (changed(1, first=11), LIMITS, rules.UNCOVERED),
+        (changed(1, stop=LAYERS - 1), LIMITS, rules.UNCOVERED),
+        (changed(0, stop=0), LIMITS, rules.UNCOVERED),
+        (changed(1, replica=1), LIMITS, rules.UNCOVERED),
+        (changed(1, domain=2), LIMITS, rules.TWICE),
+        (changed(), LIMITS._replace(devices=np.array([8, 8, 4, 8])), rules.DEVICES),
+        (changed(0, precision=1), LIMITS._replace(formats=without(2, 1)), rules.FORMAT),
+        (changed(0, dp=16), LIMITS, rules.INDIVISIBLE),
+        (changed(0, pp=11), LIMITS, rules.STAGES),
+        (changed(0, precision=3), LIMITS, rules.TRAINED_INT8),
+        (changed(1, microbatch=16), LIMITS, rules.UNEVEN_BATCH),
+        (changed(0, domain=DOMAINS), LIMITS, rules.OUTSIDE),
+        (changed(0, tp=0), LIMITS, rules.OUTSIDE),
+        (changed(0, precision=4), LIMITS, rules.OUTSIDE),
+        (changed(0, pp=3), LIMITS, rules.LAYOUT),
+        (changed(0, tp=8, dp=1, pp=1), LIMITS._replace(node_devices=np.full(DOMAINS, 4)), rules.NODE),
+        (changed(), LIMITS._replace(max_segments=1), rules.SEGMENTS),
+        (changed(), LIMITS._replace(microbatches=np.array([4])), rules.MICROBATCH_SIZE),
     ],
 )
 def test_every_refusal_by_hand(rows, limits, code):
@@ -84,12 +72,12 @@ def test_every_refusal_by_hand(rows, limits, code):
 def test_a_batch_is_judged_plan_by_plan_and_rows_beyond_the_count_are_not_looked_at():
     rows = np.concatenate([changed(), changed(0, pp=11), changed()])
     rows = np.concatenate([rows, np.full_like(rows[:, :1], -7)], axis=1)
-    assert validity(LIMITS, rows, np.array([2, 2, 3])).tolist() == [VALID, plan.STAGES, plan.SEGMENTS]
+    assert validity(LIMITS, rows, np.array([2, 2, 3])).tolist() == [VALID, rules.STAGES, rules.SEGMENTS]
 
 
 def test_the_engine_refuses_in_the_same_words():
     assert {code: words for code, words in CODES.items() if code < 0}.items() <= REFUSALS.items()
-    assert min(CODES) == plan.UNEVEN_BATCH
+    assert min(CODES) == rules.UNEVEN_BATCH
 
 
 @settings(deadline=None, max_examples=200)
@@ -110,7 +98,7 @@ def test_whatever_stands_in_a_row_nothing_is_read_outside(data):
 
 def test_nobody_else_writes_the_rules():
     """The tell-tale of a private rule book: comparing dp·tp·pp with devices and taking a microbatch modulo dp."""
-    homes = {"cluster/plan.py", "cluster/engine/engine.py"}
+    homes = {"cluster/validity.py", "cluster/engine/engine.py"}
     again = []
     for path in ROOT.rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()

@@ -7,19 +7,8 @@ import numpy as np
 import pytest
 
 from attribution_sched.cluster.cost import split_stages, stage_cost, tp_index
-from attribution_sched.cluster.plan import (
-    DOMAIN,
-    DP,
-    FIRST,
-    MICROBATCH,
-    PP,
-    PRECISION,
-    REPLICA,
-    STOP,
-    TP,
-    VALID,
-    validity,
-)
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, REPLICA, STOP, TP
+from attribution_sched.cluster.validity import VALID, validity
 from attribution_sched.cluster.world import Reward
 from attribution_sched.planning.local_search import LocalSearch, Screen, _bounds, _shared
 from tests.planning.test_local_search import covers, several

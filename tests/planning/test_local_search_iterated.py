@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, REPLICA, STOP, TP, VALID, validity
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, REPLICA, STOP, TP
+from attribution_sched.cluster.validity import VALID, validity
 from attribution_sched.planning.local_search import IteratedLocalSearch, orders_near
 from tests.planning.test_local_search import covers, several
 

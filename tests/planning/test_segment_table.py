@@ -19,12 +19,10 @@ from attribution_sched.cluster.plan import (
     PRECISION,
     SEGMENT_FIELDS,
     STOP,
-    VALID,
     layout_table,
     layouts_within,
-    limits_of,
-    validity,
 )
+from attribution_sched.cluster.validity import VALID, limits_of, validity
 from attribution_sched.planning import segment_table as table
 from tests.cluster.engine_worlds import tiny_cluster
 

@@ -83,6 +83,16 @@ from attribution_sched.cluster.reward import (
     usd_per_j,
 )
 from attribution_sched.cluster.streams import StreamState, integers, seed_stream
+from attribution_sched.cluster.validity import (
+    DEVICES,
+    INT8,
+    MEMORY,
+    POWER,
+    VALID,
+    end_fault,
+    order_fault,
+    segment_fault,
+)
 from attribution_sched.cluster.wan import (
     FAILURE_STREAM,
     effective_latency,
@@ -1026,8 +1036,6 @@ A_DOMAIN, A_STOP, A_LAYOUT, A_PRECISION, A_BATCH = range(5)
 L_DP, L_TP, L_PP, L_SHARE = range(4)
 """Columns of the layout table; ``share`` lets a segment use devices that already hold a task."""
 
-INT8 = 3
-
 FORMATS = len(PRECISIONS)
 
 
@@ -1044,34 +1052,22 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
     at = 0
     replica = 0
     count = 0
-    level = 0
     for p in range(action.shape[0]):
         domain = action[p, A_DOMAIN]
         if domain >= n_domains:
             break
-        for before in range(count):
-            if rows[before, DOMAIN] == domain:
-                return 0, -2
-        stop = action[p, A_STOP]
-        if stop <= at or stop > n_layers:
-            return 0, -1
-        layout = world.layouts[action[p, A_LAYOUT] % world.layouts.shape[0]]
+        stop, layout = action[p, A_STOP], world.layouts[action[p, A_LAYOUT] % world.layouts.shape[0]]
         precision, cap = action[p, A_PRECISION] % FORMATS, action[p, A_PRECISION] // FORMATS
-        if not world.domains.peak_flops[domain, precision] > 0.0:
-            return 0, -4
-        if training and precision == INT8:
-            return 0, -9
-        if at == 0:
-            level = action[p, A_BATCH]
-        elif action[p, A_BATCH] != level:
-            return 0, -10
-        micro = int(world.kinds[kind, st.K_MICRO + level])
-        if micro % layout[L_DP] != 0:
-            return 0, -5
-        if layout[L_PP] > stop - at:
-            return 0, -8
-        if layout[L_DP] * layout[L_TP] * layout[L_PP] > world.domains.rows[domain].devices:
-            return 0, -3
+        micro = int(world.kinds[kind, st.K_MICRO + action[p, A_BATCH]])
+        code = order_fault(rows, count, domain, at, stop, n_layers, micro, training and precision == INT8)
+        if code == VALID:
+            # The table of layouts holds those that a node allows.
+            code = segment_fault(
+                stop - at, layout[L_DP], layout[L_TP], layout[L_PP], micro, world.domains.rows[domain].devices,
+                layout[L_TP], world.domains.peak_flops[domain, precision] > 0.0, False,
+            )  # fmt: skip
+        if code != VALID:
+            return 0, code
         row = rows[count]
         row[DOMAIN] = domain
         row[FIRST] = at
@@ -1088,8 +1084,9 @@ def decode(world: WorldArrays, kind: int, action: IntArray, rows: IntArray) -> t
         if stop == n_layers:
             at = 0
             replica += 1
-    if at != 0:
-        return 0, -1
+    code = end_fault(at)
+    if code != VALID:
+        return 0, code
     share_batch(world.tables, world.domains, kind, world.kinds[kind, st.K_BATCH], rows, count, replica)
     return count, 0
 
@@ -1268,12 +1265,12 @@ def _occupy_all(
 def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) -> int:
     """Return 0, or the code of the limit that the placed and priced plan breaks."""
     if not _memory_fits(world, state, e, slot):
-        return -6
+        return MEMORY
     for p in range(state.slots[e, slot, st.SEGMENTS]):
         domain = state.plans[e, slot, p, DOMAIN]
         if domain_power_w(world, state, e, domain, True, False)[0] > world.budget_w[domain]:
-            return -7
-    return 0
+            return POWER
+    return VALID
 
 
 @kernel(allocates=True, shared=True)
@@ -1303,7 +1300,7 @@ def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, devi
         old_task = task.copy()
         occupant = state.occupant[e].copy()
         release(world, state, e, slot)
-        code = 0 if _occupy_all(world, state, e, slot, action, rows, count, device) else -3
+        code = 0 if _occupy_all(world, state, e, slot, action, rows, count, device) else DEVICES
         if code == 0:
             load = np.zeros((world.base.shape[1], world.base.shape[1]))
             link_load(state, e, load)

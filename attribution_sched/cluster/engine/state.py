@@ -12,8 +12,9 @@ import numpy as np
 
 from attribution_sched.cluster.compute import CostTables
 from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays
-from attribution_sched.cluster.plan import REFUSALS, SEGMENT_FIELDS
+from attribution_sched.cluster.plan import SEGMENT_FIELDS
 from attribution_sched.cluster.streams import StreamState
+from attribution_sched.cluster.validity import REFUSALS
 from attribution_sched.kernels import by_reference
 from attribution_sched.types import FloatArray, IntArray
 

@@ -53,6 +53,7 @@ from attribution_sched.cluster.power import (
 )
 from attribution_sched.cluster.signals import HOUR_S
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
+from attribution_sched.cluster.validity import DEVICES, FORMAT, MEMORY, POWER, REFUSALS, TRAINED_INT8
 from attribution_sched.cluster.wan import WanProcess, effective_latency
 from attribution_sched.cluster.world import Domain, TaskKind, TaskPool, World
 from attribution_sched.errors import PlanError, problem
@@ -420,9 +421,9 @@ class Floor:
             return str(error)
         for s in plan.segments:
             if not self.domains[s.domain].gpu.supports(s.precision):
-                return "the GPU has no hardware for the precision"
+                return REFUSALS[FORMAT]
             if s.precision is Precision.INT8 and job.kind.training:
-                return "INT8 is for inference only"
+                return REFUSALS[TRAINED_INT8]
         return ""
 
     def place(self, job: Job, plan: Plan, share: bool, beside: int = ANYBODY) -> str:
@@ -438,7 +439,7 @@ class Floor:
         if before is not None:
             self._leave(job)
         job.deployment = Deployment.of(plan, len(self.domains))
-        reason = "" if self._occupy(job, share, beside) else "not enough devices are free"
+        reason = "" if self._occupy(job, share, beside) else REFUSALS[DEVICES]
         if not reason:
             flows = self.prices.flows((j for j in self.in_order() if j is not job), self.now_s)
             # The first pricing gives the demands that interference needs; the second includes it.
@@ -473,11 +474,11 @@ class Floor:
             for device in devices:
                 speeds = [self.prices.measured_speed(job, other) for other in device.jobs if other is not job]
                 if 0.0 in speeds:
-                    return "a device runs out of memory"
+                    return REFUSALS[MEMORY]
                 run_together = any(speed > 0.0 for speed in speeds)
                 if not run_together and memory_used(device) > self.domains[segment.domain].gpu.memory_bytes:
-                    return "a device runs out of memory"
-        return "" if self.within_power(job) else "the domain exceeds its power budget"
+                    return REFUSALS[MEMORY]
+        return "" if self.within_power(job) else REFUSALS[POWER]
 
     def within_power(self, job: Job) -> bool:
         """Whether the domains a job uses stay within their budgets when no job is paused."""

@@ -26,18 +26,7 @@ from attribution_sched.cluster.cost import (
     Workload,
     plan_cost,
 )
-from attribution_sched.cluster.plan import (
-    DOMAIN,
-    DP,
-    FIRST,
-    MICROBATCH,
-    MICROBATCHES,
-    PP,
-    PRECISION,
-    REPLICA,
-    STOP,
-    TP,
-)
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, PRECISION, REPLICA, STOP, TP
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.exact.bounds import Floors, bottleneck
 from attribution_sched.planning.exact.profiles import BUSY_S, FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, WORK_S

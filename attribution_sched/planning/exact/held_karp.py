@@ -10,17 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.plan import (
-    DOMAIN,
-    DP,
-    FIRST,
-    MICROBATCH,
-    MICROBATCHES,
-    PP,
-    PRECISION,
-    STOP,
-    TP,
-)
+from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, PRECISION, STOP, TP
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
 from attribution_sched.planning.exact.chains import G_CAP, G_DOLLAR, G_TIME, Pricing, Space

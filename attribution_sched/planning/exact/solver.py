@@ -34,8 +34,8 @@ from attribution_sched.cluster.plan import (
     TP,
     Plan,
     PlanBatch,
-    limits_of,
 )
+from attribution_sched.cluster.validity import limits_of
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.exact.bounds import floors
 from attribution_sched.planning.exact.chains import Pricing, Space, search_chains
