@@ -32,7 +32,7 @@ from attribution_sched.cluster.cost import (
     move_cost,
     moved_bytes,
 )
-from attribution_sched.cluster.gpus import Precision
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.incidents import LinkCut
 from attribution_sched.cluster.interference import (
     PCIE_BYTES_PER_S,
@@ -42,7 +42,7 @@ from attribution_sched.cluster.interference import (
     slowdown,
     strengths,
 )
-from attribution_sched.cluster.plan import ANYBODY, CAP, Plan, layout_table
+from attribution_sched.cluster.plan import ANYBODY, CAP, Plan, PlanBatch, layout_table
 from attribution_sched.cluster.power import (
     cap_reached,
     cap_slowdown,
@@ -53,7 +53,7 @@ from attribution_sched.cluster.power import (
 )
 from attribution_sched.cluster.signals import HOUR_S
 from attribution_sched.cluster.simulator.job import Deployment, Device, Job, SegmentLoad, Totals
-from attribution_sched.cluster.validity import DEVICES, FORMAT, MEMORY, POWER, REFUSALS, TRAINED_INT8
+from attribution_sched.cluster.validity import DEVICES, MEMORY, POWER, REFUSALS, VALID, fault, form_only
 from attribution_sched.cluster.wan import WanProcess, effective_latency
 from attribution_sched.cluster.world import Domain, TaskKind, TaskPool, World
 from attribution_sched.errors import PlanError, problem
@@ -419,12 +419,10 @@ class Floor:
             plan.check(len(job.kind.model), len(self.domains))
         except PlanError as error:
             return str(error)
-        for s in plan.segments:
-            if not self.domains[s.domain].gpu.supports(s.precision):
-                return REFUSALS[FORMAT]
-            if s.precision is Precision.INT8 and job.kind.training:
-                return REFUSALS[TRAINED_INT8]
-        return ""
+        formats = np.array([[each.gpu.supports(form) for form in PRECISIONS] for each in self.domains])
+        limits = form_only(len(job.kind.model), len(self.domains))._replace(formats=formats, trained=job.kind.training)
+        code, _ = fault(limits, PlanBatch.of([plan]))
+        return "" if code == VALID else REFUSALS[code]
 
     def place(self, job: Job, plan: Plan, share: bool, beside: int = ANYBODY) -> str:
         """Put a job on devices and price it; a refusal says why and leaves everything as it was.
