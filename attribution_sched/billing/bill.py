@@ -45,6 +45,15 @@ NOBODY = "(unallocated)"
 OTHERS = "(others)"
 """Name of everybody else in a bill shown to one payer."""
 
+REASONS: dict[str, str] = {
+    "shapley": "bill.shapley",
+    "reservation": "bill.reservation",
+    "usage": "bill.usage",
+    "cpu-time": "bill.cpu-time",
+    "max-request-use": "bill.max-request-use",
+}
+"""The message that says why a payer answers for a line, by rule."""
+
 
 @dataclass(frozen=True)
 class Prices:
@@ -357,7 +366,7 @@ def _lines(sharing: Sharing, rule: str, part: str, allocation: Allocation, price
     for at, name in enumerate(sharing.names):
         own, shared = float(allocation.own[at]), float(allocation.shared[at])
         usd = prices.usd(part, own + shared)
-        yield Line(name, part, own, shared, float(allocation.half_width[at]), usd, f"bill.{rule}", facts[at])
+        yield Line(name, part, own, shared, float(allocation.half_width[at]), usd, REASONS[rule], facts[at])
 
 
 def _idle_lines(sharing: Sharing, rule: str, allocation: Allocation) -> Iterator[Line]:
@@ -365,7 +374,7 @@ def _idle_lines(sharing: Sharing, rule: str, allocation: Allocation) -> Iterator
     facts = _facts(sharing, rule)
     for at, name in enumerate(sharing.names):
         yield Line(name, "idle", 0.0, float(allocation.idle[at]), float(allocation.idle_half_width[at]), None,
-                   f"bill.{rule}", facts[at])  # fmt: skip
+                   REASONS[rule], facts[at])  # fmt: skip
 
 
 def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:

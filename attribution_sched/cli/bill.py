@@ -99,14 +99,14 @@ def _print(made: Bill, lang: str) -> None:
     from attribution_sched.words.say import say
 
     console = out(wide=True)
-    by = say(f"bill.by.{made.by}", lang)
+    by = say("bill.by", lang, variant=made.by)
     title = say(
         "bill.title",
         lang,
         by=by,
         rule=made.rule,
         hours=made.hours,
-        provenance=say(f"report.provenance.kinds.{made.provenance}", lang),
+        provenance=say("report.provenance.kinds", lang, variant=made.provenance),
     )
     table = Table(title=title, title_justify="left")
     table.add_column(by)
@@ -165,7 +165,7 @@ def _print_prices(domains: tuple[str, ...], prices: Any, lang: str) -> None:
     from attribution_sched.words.say import say
 
     table = Table(title=say("bill.prices", lang), title_justify="left")
-    table.add_column(say("bill.column.hour", lang), justify="right")
+    table.add_column(say("bill.column", lang, variant="hour"), justify="right")
     for name in domains:
         table.add_column(name, justify="right")
     for hour in range(24):

@@ -240,8 +240,8 @@ def show_agents(journal: Path, decision: str, agents: list[str], lang: str, *, a
         say_json(compared.to_dict(lang))
         return
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in ("column", "choice", "drivers", "delta"):
-        shown.add_column(say(f"agents.{column}", lang), overflow="fold")
+    for message in ("agents.column", "agents.choice", "agents.drivers", "agents.delta"):
+        shown.add_column(say(message, lang), overflow="fold")
     for row in compared.rows:
         cells = (row.agent, in_language(row.what, lang), ", ".join(row.drivers_in(lang)), row.delta)
         shown.add_row(*(escape(cell) for cell in cells))
@@ -354,7 +354,7 @@ def show_brought(gain: Brought, lang: str) -> None:
     for component, total in zip(COMPONENTS, cells(gain.total), strict=True):
         shown.add_column(f"Δ{component}", justify="right", no_wrap=True, footer=total)
     for driver in sorted(gain.drivers, key=lambda each: -abs(each.spans[-1].mean)):
-        shown.add_row(say(f"brought.{driver.player}", lang), *cells(driver.spans))
+        shown.add_row(say("brought.player", lang, variant=driver.player), *cells(driver.spans))
     shown.add_row(say("brought.own", lang), *cells(gain.own))
     out().print(shown)
     note = say("brought.note", lang, futures=gain.futures, hours=number(gain.hours, 2))
@@ -462,7 +462,7 @@ def _facts(explanation: Explanation, lang: str) -> Any:
     for i, rule in enumerate(explanation.rules[:RULES]):
         limit, value = apart(rule.threshold, rule.value, unit(rule.unit))
         quantity, otherwise = named(rule.player, rule.quantity), plan(rule.plan)
-        text = say(f"cli.rule.{rule.side}", lang, quantity=quantity, limit=limit, value=value, plan=otherwise)
+        text = say("cli.rule", lang, variant=rule.side, quantity=quantity, limit=limit, value=value, plan=otherwise)
         table.add_row("" if i else say("cli.thresholds", lang), text)
     if len(explanation.rules) > RULES:
         table.add_row("", say("cli.more", lang, count=len(explanation.rules) - RULES, option="--json"), style="dim")

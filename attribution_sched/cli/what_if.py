@@ -74,15 +74,12 @@ def as_dict(effects: WhatIf, lang: str) -> dict[str, Any]:
 def effects_table(effects: WhatIf, lang: str) -> Table:
     """What a change does, a quantity a row."""
     from attribution_sched.explain.digits import number
-    from attribution_sched.words.say import say
+    from attribution_sched.words.say import say, say_all
 
-    headings = [
-        say(f"what_if.heading.{name}", lang) for name in ("quantity", "without", "changed", "delta", "interval")
-    ]
-    table = Table(*headings, box=None, pad_edge=False)
+    table = Table(*say_all("what_if.heading", lang), box=None, pad_edge=False)
     for each in effects.effects:
         unit = f" ({each.unit})" if each.unit else ""
         numbers = (number(each.without), number(each.changed), number(each.delta, signed=True))
         between = f"[{number(each.low, signed=True)}, {number(each.high, signed=True)}]"
-        table.add_row(escape(say(f"what_if.{each.quantity}", lang) + unit), *numbers, escape(between))
+        table.add_row(escape(say("what_if.quantity", lang, variant=each.quantity) + unit), *numbers, escape(between))
     return table

@@ -78,7 +78,7 @@ def _parts(
             return Phrase("why.somebody")
         if by == "task":
             return each.who
-        return Phrase("delay.tenant", who=each.who, tasks=counted("tasks", len(each.tasks)))
+        return Phrase("delay.tenant", who=each.who, tasks=counted("count.tasks", len(each.tasks)))
 
     told = [each for each in shares if abs(each.hours) >= LEAST_H]
     halves = [(each.high - each.low) / 2.0 for each in told]

@@ -798,7 +798,7 @@ class SimulatedCluster:
             quota = self.spending.of(task.tenant)
             per_h = 24.0 if quota is None else quota.per_h
             again_h = per_h - self.now_s / 3600.0 % per_h
-            what = Phrase(f"quota.{name}")
+            what = Phrase("quota.resource", variant=name)
             return Phrase("why.spent", tenant=task.tenant, what=what, used=used, limit=limit, again_h=again_h)
         if not seen.replanning and task.tenant in self.passed_over():
             held, share = self.holdings()

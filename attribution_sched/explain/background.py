@@ -15,7 +15,7 @@ from attribution_sched.explain.masked_states import stacked, widened
 from attribution_sched.explain.players import Lineup, Usual
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.types import BoolArray, FloatArray, IntArray
-from attribution_sched.words.names import known
+from attribution_sched.words.names import term_phrase
 from attribution_sched.words.say import Phrase
 
 LEAST_ALIKE = 30
@@ -92,9 +92,11 @@ class Background:
             fix = "Watch more decisions, or allow other kinds of tasks"
             raise ExplanationError(problem("background", self.name, f"has no {what} decision to compare with", fix))
         states = widened(self.states.take(kept), decision.kind.shape[1])
-        event_name = "replanning" if decision.replanning[0] else "placement"
-        message = f"background.{event_name}_{'same' if insist else 'all'}"
-        name = Phrase(message, source=known(self.name), count=len(kept))
+        if decision.replanning[0]:
+            message = "background.replanning_same" if insist else "background.replanning_all"
+        else:
+            message = "background.placement_same" if insist else "background.placement_all"
+        name = Phrase(message, source=term_phrase(self.name), count=len(kept))
         return Background(states, self.counters[kept], name, self._ids(kept))
 
     def only(self, rows: IntArray) -> Background:
@@ -103,7 +105,7 @@ class Background:
         Args:
             rows: Which.
         """
-        name = Phrase("background.group", source=known(self.name), count=len(rows))
+        name = Phrase("background.group", source=term_phrase(self.name), count=len(rows))
         return Background(self.states.take(rows), self.counters[rows], name, self._ids(rows))
 
     def _ids(self, rows: IntArray) -> tuple[str, ...]:

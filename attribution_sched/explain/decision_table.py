@@ -148,7 +148,7 @@ class DecisionTable:
         row, grams = max(priced, key=lambda each: abs(each[1]))
         if abs(grams) < max(LEAST_CARBON_G, LEAST_CARBON_SHARE * self.carbon_g):
             return ""
-        message, kg = f"table.carbon_{'less' if grams > 0 else 'more'}", number(abs(grams) / 1e3)
+        message, kg = "table.carbon_less" if grams > 0 else "table.carbon_more", number(abs(grams) / 1e3)
         return Phrase(message, what=row.what, kg=kg, own=number(self.carbon_g / 1e3))
 
 
@@ -296,7 +296,9 @@ def _others(view: Decision, own: Plan | None, names: Sequence[str]) -> list[_Cho
         elif (need := least_devices(view, k)) is not None:
             free = int(view.free_devices[k])
             listed.append(
-                _Choice(name, None, Phrase("table.needs", need=counted("devices", need), free=free), frozenset({k}))
+                _Choice(
+                    name, None, Phrase("table.needs", need=counted("count.devices", need), free=free), frozenset({k})
+                )
             )
         else:
             small.append(k)
@@ -488,9 +490,9 @@ def _sentence(decided: Decided, rows: Sequence[Alternative], names: Sequence[str
             return Phrase("sentence.waits_choice", task=task, domain=best.what, verdict=_verdict(elsewhere))
         needs = [need for k in range(len(names)) if (need := least_devices(view, k)) is not None]
         if not needs:
-            return Phrase("sentence.waits_span", task=task, free=counted("devices", int(free.sum())))
+            return Phrase("sentence.waits_span", task=task, free=counted("count.devices", int(free.sum())))
         most = int(np.argmax(free))
-        least = counted("devices", min(needs))
+        least = counted("count.devices", min(needs))
         return Phrase("sentence.waits_room", task=task, need=least, free=int(free[most]), domain=names[most])
     domains = tuple(dict.fromkeys(names[k] for k in plan.domains))
     devices = sum(segment.device_count for segment in plan.segments)
@@ -518,8 +520,8 @@ def _verdict(others: Sequence[Alternative]) -> Phrase:
     row, found = max(played, key=lambda each: each[1].reward.mean)
     if not found.reward.certain:
         return Phrase("sentence.level", what=_doing(row))
-    kind = "less" if found.reward.mean < 0.0 else "more"
-    return Phrase(f"sentence.{kind}", what=_doing(row), reward=number(abs(found.reward.mean), 2))
+    message = "sentence.less" if found.reward.mean < 0.0 else "sentence.more"
+    return Phrase(message, what=_doing(row), reward=number(abs(found.reward.mean), 2))
 
 
 def _doing(row: Alternative) -> str:

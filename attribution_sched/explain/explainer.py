@@ -155,7 +155,7 @@ class Explainer:
 
         Args:
             decided: The decision.
-            target: A key of :data:`~attribution_sched.explain.explanation.TARGETS`; by default the decision itself,
+            target: One of :data:`~attribution_sched.explain.explanation.TARGETS`; by default the decision itself,
                 contrasted with the best other choice (:mod:`~attribution_sched.explain.preference`). ``terms`` is what
                 the plan is worth by itself.
             against: For the other targets: a plan to compare with, ``runner-up`` for the policy's own next choice,

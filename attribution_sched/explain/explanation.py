@@ -13,8 +13,8 @@ from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
 from attribution_sched.types import SIGNS as SIGNS
 from attribution_sched.types import FloatArray
-from attribution_sched.words.catalogue import MESSAGES
-from attribution_sched.words.say import Phrase, say
+from attribution_sched.words.catalogue import texts
+from attribution_sched.words.say import Phrase
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
 COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
-TARGETS: dict[str, str] = {
-    name: say(f"target.{name}")
-    for name in ("decision", "terms", "simulator", "log_probability", "log_odds", "choice", "model")
-}
-"""What can be explained, in words."""
+TARGETS: tuple[str, ...] = ("decision", "terms", "simulator", "log_probability", "log_odds", "choice", "model")
+"""What can be explained; in words: the variants of the message ``target.explained``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +249,7 @@ def from_dict(given: Mapping[str, Any]) -> Explanation:
     try:
         # Explanations of older versions have none, those of newer ones may have others: their words stay as they are.
         told = given.get("phrases", {})
-        phrases = {text: Phrase.from_dict(how) for text, how in told.items() if how["message"] in MESSAGES}
+        phrases = {text: Phrase.from_dict(how) for text, how in told.items() if how["message"] in texts("en")}
         made = {name: _said(value, phrases) for name, value in given.items() if name != "phrases"}
         for name in ARRAYS:
             made[name] = np.array(_numbers(made[name]), dtype=np.float64)

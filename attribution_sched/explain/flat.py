@@ -237,7 +237,7 @@ def reading_words(reading: Explanation, lang: str = "en") -> str:
     return in_language(
         Phrase(
             "tree.reading",
-            head=say(f"tree.{head}", lang),
+            head=say("tree.head", lang, variant=head),
             value=number(float(reading.value[0]), 3, signed=True),
             usual=number(float(reading.base[0]), 3, signed=True),
             path=tuple(str(reading.subject).split(" · ")),

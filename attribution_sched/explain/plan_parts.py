@@ -223,13 +223,13 @@ def part_players(hybrids: Hybrids, domains: Sequence[str]) -> list[Player]:
     for name, block in zip(hybrids.names, hybrids.blocks, strict=True):
         numbers = [_number(block, *_plan(others, draw)) for draw in range(hybrids.draws)]
         usual = _together([_usual(part, others, domains) for part in block])
-        value = _together([say(part, *own, domains) for part in block])
+        value = _together([part_words(part, *own, domains) for part in block])
         unit = _UNITS.get(block[0], "") if len(block) == 1 else ""
         listed.append(Player(name, "part", value, usual, _number(block, *own), float(np.mean(numbers)), unit))
     return listed
 
 
-def say(part: str, rows: IntArray, schedule: int, domains: Sequence[str]) -> str:
+def part_words(part: str, rows: IntArray, schedule: int, domains: Sequence[str]) -> str:
     """A part of one plan ``(P, 11)``: replicas are set apart by +, segments by →; what is the same is said once."""
     if part == SCHEDULE:
         return _SCHEDULES[schedule]
@@ -284,7 +284,7 @@ def _cut(replica: IntArray) -> str:
 
 def _usual(part: str, others: PlanBatch, domains: Sequence[str]) -> str:
     """What a part is in the others: listed if few, a range if they are places of one cut, else counted."""
-    said = list(dict.fromkeys(say(part, *_plan(others, at), domains) for at in range(len(others))))
+    said = list(dict.fromkeys(part_words(part, *_plan(others, at), domains) for at in range(len(others))))
     layers = [text.values["layer"] for text in said if isinstance(text, Phrase) and text.message == "part.cut"]
     if len(said) > SPELT_OUT and len(layers) == len(said):
         return Phrase("part.cut_between", first=min(layers), last=max(layers))

@@ -103,8 +103,8 @@ class Lineup:
             self.names, self.groups, self.units, columns, self.words, usual.numbers.tolist(), usual.words, strict=True
         )
         return tuple(
-            Player(name, group, say(*(column[row] for column in read)), words, float(read[0][row]), mean, unit)
-            for name, group, unit, read, say, mean, words in listed
+            Player(name, group, tell(*(column[row] for column in read)), words, float(read[0][row]), mean, unit)
+            for name, group, unit, read, tell, mean, words in listed
         )
 
     def _say(self, player: int, read: tuple[NDArray[Any], ...], row: int) -> str:
@@ -149,10 +149,10 @@ def lineup(decision: Decisions, domains: tuple[str, ...], links: Links = "pair")
         book.add("egress prices", "price", "USD/GB", *_read_prices(k))
         book.own("links", (PRICE, slice(None), slice(None)))
     if decision.carbon.shape[1]:
-        book.add("carbon intensity", "carbon", "g/kWh", *_read_signal("carbon"))
+        book.add("carbon intensity", "carbon", "g/kWh", *_read_signal("carbon", "reading.carbon"))
         book.own("carbon", (slice(None),))
     if decision.electricity.shape[1]:
-        book.add("electricity price", "electricity", "USD/kWh", *_read_signal("electricity"))
+        book.add("electricity price", "electricity", "USD/kWh", *_read_signal("electricity", "reading.electricity"))
         book.own("electricity", (slice(None),))
     for i, name in enumerate(domains):
         book.add(f"load {name}", "load", "free devices", *_read_free(i))
@@ -251,12 +251,12 @@ def _read_prices(k: int) -> tuple[Columns, Words]:
     return columns, lambda usd: Phrase("reading.price", usd=float(usd))
 
 
-def _read_signal(name: str) -> tuple[Columns, Words]:
+def _read_signal(name: str, message: str) -> tuple[Columns, Words]:
     def columns(d: Decisions) -> tuple[FloatArray, ...]:
         values = getattr(d, name)
         return values.mean(axis=1), values.min(axis=1), values.max(axis=1)
 
-    return columns, lambda _, low, high: Phrase(f"reading.{name}", low=float(low), high=float(high))
+    return columns, lambda _, low, high: Phrase(message, low=float(low), high=float(high))
 
 
 def _read_free(domain: int) -> tuple[Columns, Words]:

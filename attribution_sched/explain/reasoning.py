@@ -26,9 +26,9 @@ from attribution_sched.explain.wording import (
     task_and_plan,
     unit_of,
 )
-from attribution_sched.words.catalogue import MESSAGES
-from attribution_sched.words.names import counter_name, input_name, known
-from attribution_sched.words.say import Phrase, check_language, counted, in_language, say, spaced
+from attribution_sched.words.catalogue import variants
+from attribution_sched.words.names import counter_name, input_name, term_phrase
+from attribution_sched.words.say import Phrase, check_language, counted, in_language, plural, say, spaced
 
 # ------ The default explanation in a few sentences: what was done, what decided it, what it would have done otherwise
 #
@@ -144,7 +144,7 @@ def _input(player: Player, lang: str) -> str:
         what = counter_name(player.name.removeprefix("attribution "), lang)
         side = "more" if player.number > player.usual_number else "less"
         amount, units = value.values["amount"].split(" ±")[0], value.values["units"]
-        return say(f"did.joules.{side}", lang, what=what, amount=amount, units=units)
+        return say("did.joules", lang, variant=side, what=what, amount=amount, units=units)
     if isinstance(value, Phrase) and isinstance(usual, Phrase) and value.message == usual.message:
         here, there = value.values, usual.values
         if value.message == "reading.load":
@@ -228,7 +228,7 @@ def sections(explanation: Explanation, lang: str = "en", most: int = 3) -> dict[
 
 def _of_the_decision(explanation: Explanation, lang: str, most: int) -> dict[str, str]:
     """The parts where the decision itself is explained: sentences to forward, the numbers are in the table."""
-    method = say("did.method", lang, rows=explanation.rows, count=counted("earlier", explanation.background))
+    method = say("did.method", lang, rows=explanation.rows, count=counted("count.earlier", explanation.background))
     # What is said already: that it is steadfast, and what intervals are about.
     notes = [note for note in explanation.notes if getattr(note, "message", "") not in TOLD_OTHERWISE]
     told = {
@@ -278,7 +278,7 @@ def _decision(explanation: Explanation, lang: str) -> str:
 def _worth(explanation: Explanation, lang: str) -> str:
     """Outputs of the decision against the background's mean."""
     between = explanation.against and explanation.target not in facts.BEHAVIOUR
-    what = say(f"target.{explanation.target}", lang)
+    what = say("target.explained", lang, variant=explanation.target)
     lead = say("worth.lead_between" if between else "worth.lead", lang, what=what)
     parts = [_against_usual(explanation, output, lang) for output in facts.per_output(explanation)]
     if len(parts) > 1:
@@ -346,15 +346,15 @@ def _counterfactual(explanation: Explanation, lang: str) -> str:
 
 def _method(explanation: Explanation, lang: str) -> str:
     """How the numbers were found, and what a reader must know."""
-    message = f"method.{explanation.method}"
-    text = say(message if message in MESSAGES else "method.other", lang, how=explanation.method)
+    method = explanation.method if explanation.method in variants("method.shares") else "other"
+    text = say("method.shares", lang, variant=method, how=explanation.method)
     if explanation.rows:
         text += say("method.rows", lang, rows=explanation.rows)
     if explanation.background:
-        source = in_language(known(explanation.background_name), lang)
+        source = in_language(term_phrase(explanation.background_name), lang)
         source = say("method.source", lang, source=source) if source else ""
-        many = "one" if explanation.background == 1 else "many"
-        text += say(f"method.background.{many}", lang, count=explanation.background, source=source)
+        count = explanation.background
+        text += say("method.background", lang, variant=plural(count), count=count, source=source)
     text += say("method.seed", lang, seed=explanation.seed)
     if explanation.standard_error.any():
         text += say("method.interval", lang)
@@ -395,12 +395,14 @@ def _against_usual(explanation: Explanation, output: str, lang: str) -> str:
     if shown == usual:
         return say("worth.same", lang, **how)
     good = facts.direction(explanation, output) * (value - base)
-    better, worse = ("likelier", "less_likely") if explanation.target in facts.BEHAVIOUR else ("better", "worse")
+    better, worse = "verdict.better", "verdict.worse"
+    if explanation.target in facts.BEHAVIOUR:
+        better, worse = "verdict.likelier", "verdict.less_likely"
     verdict = ""
     if output in COMPONENTS and not facts.direction(explanation, output):
         verdict = say("verdict.unweighted", lang)
     elif good:
-        verdict = say(f"verdict.{better if good > 0 else worse}", lang)
+        verdict = say(better if good > 0 else worse, lang)
     message = "worth.higher" if value > base else "worth.lower"
     return say(message, lang, **how, usual=usual, gap=number(abs(value - base)), verdict=verdict)
 
@@ -417,19 +419,18 @@ def _drivers_of(explanation: Explanation, found: facts.Drivers, seen: set[str], 
         listed = [driver for driver in found.named if driver.share * sign * (good or 1) > 0]
         if not listed:
             continue
-        many = "one" if len(listed) == 1 else "many"
+        inputs = _list([_driver(driver, seen, lang) for driver in listed], lang)
         if not good:
-            message = "drivers.raised" if sign > 0 else "drivers.lowered"
+            parts.append(say("drivers.raised" if sign > 0 else "drivers.lowered", lang, inputs=inputs))
         elif sign > 0:
-            message = f"drivers.for.{many}"
+            parts.append(say("drivers.for", lang, variant=plural(len(listed)), inputs=inputs))
         else:
-            message = "drivers.against.then" if parts else f"drivers.against.{many}"
-        parts.append(say(message, lang, inputs=_list([_driver(driver, seen, lang) for driver in listed], lang)))
+            after = "then" if parts else plural(len(listed))
+            parts.append(say("drivers.against", lang, variant=after, inputs=inputs))
     text = say("drivers.of", lang, name=f"{name[:1].upper()}{name[1:]}", parts=tuple(parts))
     if found.others:
-        many = "one" if found.others == 1 else "many"
         rest = number(found.rest, 2, signed=True)
-        text = say(f"drivers.rest.{many}", lang, text=text, count=found.others, rest=rest)
+        text = say("drivers.rest", lang, variant=plural(found.others), text=text, count=found.others, rest=rest)
     return say("end", lang, text=text)
 
 

@@ -86,7 +86,7 @@ def why_not(row: Alternative, task: str, what: str, lang: str) -> str:
         kind = "level" if not spans[0].certain else "less" if spans[0].mean < 0.0 else "more"
         half = (spans[0].high - spans[0].low) / 2.0
         reward = by if kind == "level" else share(abs(spans[0].mean), half).lstrip("+")
-        told.append(say(f"why_not.{kind}", lang, reward=reward, terms=terms))
+        told.append(say("why_not.reward", lang, variant=kind, reward=reward, terms=terms))
     elif row.reward is not None:
         eff, util, cost = (
             number(0.0 if abs(value or 0.0) < SMALL else value or 0.0, 2, signed=True)
@@ -94,7 +94,7 @@ def why_not(row: Alternative, task: str, what: str, lang: str) -> str:
         )
         kind = "level" if abs(row.reward) < SMALL else "less" if row.reward < 0.0 else "more"
         terms = say("why_not.terms", lang, eff=eff, util=util, cost=cost)
-        told.append(say(f"why_not.{kind}", lang, reward=number(abs(row.reward), 2), terms=terms))
+        told.append(say("why_not.reward", lang, variant=kind, reward=number(abs(row.reward), 2), terms=terms))
     told.append(say("why_not.wins", lang, change=row.change) if row.change else say("why_not.no_change", lang))
     return say("why_not", lang, task=task, what=what, parts=tuple(told))
 

@@ -104,10 +104,10 @@ class Shift:
     @property
     def words(self) -> Phrase:
         """It in words."""
-        spans = (("start", self.start_s), ("end", self.finish_s))
+        spans = (("what_if.shift.start", self.start_s), ("what_if.shift.end", self.finish_s))
         parts = tuple(
-            Phrase(f"what_if.shift.{what}.{'later' if by_s > 0.0 else 'sooner'}", span=span_words(abs(by_s)))
-            for what, by_s in spans
+            Phrase(message, variant="later" if by_s > 0.0 else "sooner", span=span_words(abs(by_s)))
+            for message, by_s in spans
             if abs(by_s) >= AT_ONCE_S
         )
         parts = parts or (Phrase("what_if.shift.even"),)
@@ -169,7 +169,7 @@ class WhatIf:
         parts = tuple(
             Phrase(
                 "what_if.part",
-                quantity=Phrase(f"what_if.{each.quantity}"),
+                quantity=Phrase("what_if.quantity", variant=each.quantity),
                 delta=number(each.delta, 2, signed=True),
                 unit=f" {each.unit}" if each.unit else "",
                 low=number(each.low, 2, signed=True),
@@ -388,7 +388,8 @@ def price(*, carbon_usd_per_kg: float | None = None, energy_usd_per_kwh: float |
     name, value = ("carbon", carbon_usd_per_kg) if energy_usd_per_kwh is None else ("energy", energy_usd_per_kwh)
     if value is None or not (math.isfinite(value) and value >= 0.0):
         raise SettingsError(problem(f"{name} price", value, "must be finite and >= 0", "Use 0.1"))
-    words = Phrase(f"what_if.change.{name}", price=number(value))
+    message = "what_if.change.carbon" if name == "carbon" else "what_if.change.energy"
+    words = Phrase(message, price=number(value))
     return words, Price(energy_usd_per_kwh=energy_usd_per_kwh, carbon_usd_per_kg=carbon_usd_per_kg)
 
 

@@ -252,4 +252,4 @@ def span_words(seconds: float) -> Phrase:
     if seconds < AT_ONCE_S:
         return Phrase("when.now")
     unit, length_s = ("hour", 3600.0) if seconds >= 1.5 * 3600.0 else ("minute", 60.0)
-    return Phrase("when.span", value=number(seconds / length_s, 2), unit=Phrase(f"time_unit.{unit}"))
+    return Phrase("when.span", value=number(seconds / length_s, 2), unit=Phrase("time_unit", variant=unit))

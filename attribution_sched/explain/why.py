@@ -223,7 +223,7 @@ class _Question:
         # Only where it waits by itself too as links and prices are can better ones be what it waits for.
         for reason, change in self._better_terms() if not self._would_start_alone() else ():
             if self._would_start_alone(**change):
-                return self._told(Cause.LINK_OR_PRICE, reason=Phrase(f"why.{reason}"))
+                return self._told(Cause.LINK_OR_PRICE, reason=Phrase(reason))
         return self._told(Cause.POLICY_WAITS)
 
     def _would_start_alone(self, **change: Any) -> bool:
@@ -250,8 +250,8 @@ class _Question:
         if view.link_gbps is not None:
             faster["link_gbps"] = 10.0 * view.link_gbps
         if len(view.free_devices) > 1:
-            yield "slow_links", faster
-        yield "high_price", {"reward": replace(view.reward, w_cost=0.0)}
+            yield "why.slow_links", faster
+        yield "why.high_price", {"reward": replace(view.reward, w_cost=0.0)}
 
     def _no_room(self) -> Why:
         most = int(np.argmax(self.may))
@@ -353,23 +353,23 @@ class _Question:
         who: tuple[object, ...] = blockers or named
         who = tuple(Phrase("why.somebody") for _ in who) if self.private else who
         before = before or len(ahead)
-        message = f"why.{cause.value}"
+        variant = cause.value
         if cause is Cause.NO_ROOM:
             # A model that no domain holds by itself has no number of devices in one.
-            message += ("_behind" if before else "") + ("" if self.needs else "_several")
-            message = "why.no_room_unwilling" if unwilling else message
+            variant += ("_behind" if before else "") + ("" if self.needs else "_several")
+            variant = "no_room_unwilling" if unwilling else variant
             values["who"] = who or (Phrase("why.nobody"),)
         elif cause is Cause.MISCONFIGURED:
-            message += "" if self.needs else "_several"
+            variant += "" if self.needs else "_several"
         elif cause is Cause.BEHIND and not values["count"]:
-            message = "why.next"
+            variant = "next"
         first = () if self.private else tuple(each for each in ahead if each)[:3]
         values |= {
-            "ahead": counted("kept_for" if ahead and self.kept else "go_first", before),
+            "ahead": counted("count.kept_for" if ahead and self.kept else "count.go_first", before),
             "first": Phrase("why.such_as", who=first) if first else "",
         }
-        values |= {key: counted("devices", values[key]) for key in ("need", "all", "asked") if key in values}
-        sentence = Phrase(message, task=name, **values)
+        values |= {key: counted("count.devices", values[key]) for key in ("need", "all", "asked") if key in values}
+        sentence = Phrase("why.cause", variant=variant, task=name, **values)
         turn = bool(before) or cause in (Cause.NO_ROOM, Cause.HELD_FOR_ANOTHER, Cause.BEHIND)
         rule = self.share if self.share is not None and turn and len(self.view.queue) + self.view.backlog > 1 else ""
         hidden = self.private
@@ -385,7 +385,7 @@ class _Question:
         for devices, task in self._other_requests():
             view = put_up(replace(self.view, free_devices=self.may), task)
             if fits_at_all(view, task.devices) and self.trial.asking(task) and self._works(task):
-                return {"devices": devices}, Phrase("why.advice_devices", devices=counted("devices", devices))
+                return {"devices": devices}, Phrase("why.advice_devices", devices=counted("count.devices", devices))
         return None, ""
 
     def _works(self, task: Task) -> bool:

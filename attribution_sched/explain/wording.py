@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.words.catalogue import MESSAGES
+from attribution_sched.words.catalogue import variants
 from attribution_sched.words.names import input_name, term, unit_name
-from attribution_sched.words.say import LANGUAGES, Language, Phrase, check_language, in_language, say, spaced
+from attribution_sched.words.say import (
+    LANGUAGES,
+    Language,
+    Phrase,
+    check_language,
+    in_language,
+    plural,
+    say,
+    say_name,
+    spaced,
+)
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.plan import Plan, Replica, Segment
@@ -36,8 +46,8 @@ __all__ = [
     "unit_of",
 ]
 
-WAIT, KEEP = Phrase("plan.wait"), Phrase("plan.keep")
-"""What None means for a task in the queue, and for one that runs."""
+WAIT, KEEP = "wait", "keep the plan"
+"""What None means for a task in the queue, and for one that runs: the English words, all that old records hold."""
 
 FAMILIES: tuple[str, ...] = (
     "link",
@@ -60,15 +70,14 @@ FAMILIES: tuple[str, ...] = (
 def output_name(output: str, lang: str = "en") -> str:
     """An output in words; one that is no reward component keeps its name."""
     check_language(lang)
-    message = f"output.{output}"
-    return say(message, lang) if message in MESSAGES else output
+    return say_name("output.name", output, lang)
 
 
 def output_unit(output: str, target: str, lang: str = "en") -> str:
     """Unit of an output and of its shares; empty if it is not known."""
     check_language(lang)
-    known = [name for name in (output, target) if f"output_unit.{name}" in MESSAGES]
-    return say(f"output_unit.{known[0]}", lang) if known else ""
+    name = next((name for name in (output, target) if name in variants("output.unit")), None)
+    return say("output.unit", lang, variant=name) if name else ""
 
 
 def task_and_plan(subject: str) -> tuple[str, str]:
@@ -113,13 +122,15 @@ def describe_plan(plan: Plan | None, domain_names: Sequence[str], lang: str = "e
         ExplanationError: If the language is not known or the plan names a domain that does not exist.
     """
     check_language(lang)
-    phrase = (KEEP if replanning else WAIT) if plan is None else _plan(plan, domain_names)
+    phrase = _plan(plan, domain_names) if plan is not None else Phrase("plan.keep" if replanning else "plan.wait")
     return phrase if lang == "en" else phrase.say(lang)
 
 
 def plan_words(plan: str, lang: str) -> str:
     """A plan that was described, in a language; waiting and keeping are known by their words alone."""
-    return in_language(next((each for each in (WAIT, KEEP) if each == plan), plan), lang)
+    if plan in (WAIT, KEEP):
+        return say("plan.wait" if plan == WAIT else "plan.keep", lang)
+    return in_language(plan, lang)
 
 
 def short_plan(plan: str, lang: str) -> str:
@@ -171,7 +182,7 @@ def _segment(segment: Segment, domain_names: Sequence[str], alone: bool) -> Phra
         inside = (*inside, Phrase("plan.cap", level=int(segment.cap)))
     devices = int(segment.device_count)
     values: dict[str, Any] = {"domain": str(domain_names[segment.domain]), "devices": devices, "inside": inside}
-    return Phrase(f"plan.segment.{'many' if devices > 1 else 'one'}", **values, layers=_layers(segment, alone))
+    return Phrase("plan.segment", variant=plural(devices), **values, layers=_layers(segment, alone))
 
 
 def _layers(segment: Segment, alone: bool) -> Phrase:

@@ -13,7 +13,7 @@ from attribution_sched.feedback.foresight import Foreseen
 from attribution_sched.feedback.rollback import Verdict
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.words.names import input_name
-from attribution_sched.words.say import LANGUAGES, say
+from attribution_sched.words.say import LANGUAGES, plural, say
 
 
 class Words(NamedTuple):
@@ -56,8 +56,8 @@ def standing(miss: Miss) -> Words:
         "feedback.standing",
         target=miss.target, what=Words(kind.english, kind.chinese), shown=shown, limit=limit, low=low, high=high,
         unit=f" {kind.unit}" if kind.unit else "", count=miss.measured.count,
-        bound=in_words(f"feedback.bound.{'least' if kind.at_least else 'most'}"),
-        state=in_words(f"feedback.state.{'missed' if missed else 'met'}", far=_share(abs(miss.violation))),
+        bound=in_words("feedback.bound.least" if kind.at_least else "feedback.bound.most"),
+        state=in_words("feedback.state.missed" if missed else "feedback.state.met", far=_share(abs(miss.violation))),
         doubt=in_words("feedback.chance") if missed and ends[0] <= miss.limit <= ends[1] else "",
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def coupling_words(component: str, other: str, strength: float, driver: str, par
     return in_words(
         "feedback.coupling",
         component=component, other=other, strength=number(strength, 2, signed=True), part=_share(part),
-        effect=in_words(f"feedback.effect.{'good' if strength > 0 else 'bad'}"),
+        effect=in_words("feedback.effect.good" if strength > 0 else "feedback.effect.bad"),
         driver=Words(driver, _input(driver).rstrip()),
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def damping_reason(driver: DriverEvidence, before: float, after: float) -> Words
     """Why a driver is damped or trusted again."""
     chinese = _input(driver.player)
     return in_words(
-        f"feedback.{'contradicted' if driver.contradicted else 'supported'}",
+        "feedback.contradicted" if driver.contradicted else "feedback.supported",
         driver=Words(driver.player, chinese if driver.contradicted else chinese.strip()), component=driver.component,
         claim=number(driver.claimed), measured=number(driver.measured, signed=True), count=driver.decisions,
         chance=number(driver.p_value, 2), trust=_change(before, after),
@@ -136,9 +136,10 @@ def fall(verdict: Verdict) -> Words:
 
 def rollback_reason(verdict: Verdict, undone: Sequence[int], what: str, cooldown: int) -> Words:
     """Why changes are taken back."""
-    message = f"feedback.rollback.{'many' if len(undone) > 1 else 'one'}"
-    numbers = ", ".join(map(str, undone))
-    return in_words(message, numbers=numbers, what=what, fall=fall(verdict), cooldown=cooldown)
+    numbers, variant = ", ".join(map(str, undone)), plural(len(undone))
+    return in_words(
+        "feedback.rollback", variant=variant, numbers=numbers, what=what, fall=fall(verdict), cooldown=cooldown
+    )
 
 
 def joined(parts: Sequence[Words]) -> Words:

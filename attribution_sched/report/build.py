@@ -36,7 +36,7 @@ def document(report: Report, lang: str) -> Document:
             decisions=count(run.totals["decisions"]),
             span=clock(3600.0 * (run.totals["cluster_h"].value or 0.0), lang),
             devices=sum(run.devices),
-            domains=counted("domains", len(run.domains)),
+            domains=counted("count.domains", len(run.domains)),
         ),
         lang=lang,
         sections=(*sections, provenance.footer(report, lang)),

@@ -13,11 +13,6 @@ from attribution_sched.system.decision_records import plan_of
 from attribution_sched.words.say import Phrase, say, spaced
 
 
-def head(messages: Sequence[str], lang: str) -> tuple[str, ...]:
-    """Names of the columns of a table."""
-    return tuple(say(message, lang) for message in messages)
-
-
 def amount(value: Number | None, lang: str = "en", digits: int = 3) -> str:
     """A number with its unit; a dash if it is not known."""
     if value is None or value.value is None:
@@ -58,7 +53,7 @@ def hours(told: Number | None, lang: str = "en") -> str:
     """A time that is kept in hours, in minutes or seconds where it is short."""
     if told is None or told.value is None:
         return "–"
-    units = [say(f"time_unit.{unit}", lang) for unit in ("hour", "minute", "second")]
+    units = [say("time_unit", lang, variant=unit) for unit in ("hour", "minute", "second")]
     value, unit = told.value, units[0]
     if 0.0 < value < 1.0 / 60.0:
         value, unit = 3600.0 * value, units[2]
@@ -69,7 +64,7 @@ def hours(told: Number | None, lang: str = "en") -> str:
 
 def clock(value_s: float, lang: str = "en") -> str:
     """A time on the cluster's clock."""
-    units = [say(f"time_unit.{unit}", lang) for unit in ("day", "hour", "minute", "second")]
+    units = [say("time_unit", lang, variant=unit) for unit in ("day", "hour", "minute", "second")]
     if value_s < 60.0:
         return f"{number(value_s)} {units[3]}"
     # The two largest units that count.
@@ -83,7 +78,7 @@ def moment(value_s: float, lang: str = "en") -> str:
     """A moment on the cluster's clock: hours, as on the timeline; minutes and seconds within the first."""
     if value_s < 3600.0:
         return clock(value_s, lang)
-    return f"{value_s / 3600.0:,.2f} {say('time_unit.hour', lang)}"
+    return f"{value_s / 3600.0:,.2f} {say('time_unit', lang, variant='hour')}"
 
 
 def player(name: str, lang: str) -> str:
@@ -108,7 +103,7 @@ def listed(words: Sequence[str], lang: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def counted(what: str, value: float | Number | None) -> Phrase:
+def counted(message: str, value: float | Number | None) -> Phrase:
     """``1 task``, ``3 tasks``."""
-    count_of = value.value if isinstance(value, Number) else value
-    return Phrase(f"count.{what}.{'one' if count_of == 1 else 'many'}", count=count(count_of))
+    number_of = value.value if isinstance(value, Number) else value
+    return Phrase(message, variant="one" if number_of == 1 else "many", count=count(number_of))

@@ -35,13 +35,13 @@ FIGURES: tuple[tuple[str, str, str], ...] = (
     ("memory", "", "job_max_rss_bytes"), ("energy", "energy_j", ""), ("bill", "bill_usd", ""), ("r_eff", "r_eff", ""),
     ("r_util", "r_util", ""), ("r_cost", "r_cost", ""), ("reward", "reward", ""),
 )  # fmt: skip
-"""Figures of a card: its message, the field of the decision, the field of what was measured."""
+"""Figures of a card: its name in ``serve.figure``, the field of the decision, the field of what was measured."""
 
 
 def side_by_side(told: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Figures of a decision, those that are known: the message that names each, as predicted, as measured."""
+    """Figures of a decision, those that are known: the name of each, as predicted, as measured."""
     measured = told["measured"]
-    rows = [(f"serve.figure.{name}", told.get(predicted), measured.get(other)) for name, predicted, other in FIGURES]
+    rows = [(name, told.get(predicted), measured.get(other)) for name, predicted, other in FIGURES]
     return [row for row in rows if row[1] is not None or row[2] is not None]
 
 

@@ -1,32 +1,43 @@
-"""The catalogue: message id → (English, Chinese)."""
+"""The catalogue: id → text, a file per language, read when a language is first spoken.
+
+A message may have variants: the id stands in the code as it stands in the file, and the variant is passed beside it.
+"""
 
 from __future__ import annotations
 
-from attribution_sched.words import (
-    messages_billing,
-    messages_cli,
-    messages_feedback,
-    messages_operations,
-    messages_plots,
-    messages_reasoning,
-    messages_records,
-    messages_report,
-    messages_serve,
-)
+from functools import cache
+from pathlib import Path
 
-Message = tuple[str, str]
-"""The same in English and Chinese, with the same places."""
+import yaml
 
-PAGES: tuple[dict[str, Message], ...] = (
-    messages_records.MESSAGES,
-    messages_reasoning.MESSAGES,
-    messages_plots.MESSAGES,
-    messages_report.MESSAGES,
-    messages_feedback.MESSAGES,
-    messages_cli.MESSAGES,
-    messages_billing.MESSAGES,
-    messages_serve.MESSAGES,
-    messages_operations.MESSAGES,
-)
+HERE = Path(__file__).parent
 
-MESSAGES: dict[str, Message] = {name: pair for page in PAGES for name, pair in page.items()}
+
+@cache
+def texts(lang: str) -> dict[str, str]:
+    """All texts of a language: a message by its id, a variant by ``id.variant``."""
+    every: dict[str, str] = {}
+    for message, text in _entries(lang).items():
+        if isinstance(text, str):
+            every[message] = text
+        else:
+            every |= {f"{message}.{variant}": each for variant, each in _by_variant(text).items()}
+    return every
+
+
+@cache
+def variants(message: str) -> tuple[str, ...]:
+    """Names of a message's variants, numbers where they are columns; empty if it has none."""
+    text = _entries("en").get(message, "")
+    return () if isinstance(text, str) else tuple(_by_variant(text))
+
+
+@cache
+def _entries(lang: str) -> dict[str, str | dict[str, str] | list[str]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = (HERE / f"{lang}.yaml").read_text("utf-8")
+    return yaml.load(text, loader)  # type: ignore[no-any-return]  # noqa: S506 (a safe loader, whichever it is)
+
+
+def _by_variant(text: dict[str, str] | list[str]) -> dict[str, str]:
+    return text if isinstance(text, dict) else {str(column): each for column, each in enumerate(text)}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from attribution_sched.errors import ExplanationError, nearest, problem
+from attribution_sched.words.catalogue import texts, variants
 
 Language = Literal["en", "zh"]
 
@@ -23,33 +24,60 @@ def check_language(lang: str) -> None:
         raise ExplanationError(problem("lang", lang, "is not written here", nearest(lang, LANGUAGES)))
 
 
-def say(message: str, lang: str = "en", **values: Any) -> str:
+def say(message: str, lang: str = "en", *, variant: object = None, **values: Any) -> str:
     """A message in a language.
 
     Values may be numbers, words, phrases (said in the same language), and tuples of these, whose separator is what
     stands after the colon of their place: ``{parts:, }``.
 
     Args:
-        message: Its id in the catalogue.
+        message: Its id in the catalogue, literally: so that a sentence on a screen leads to the code that says it.
         lang: ``en`` or ``zh``.
+        variant: Which of its variants, if it has any; a column's number where they are a table's columns.
         **values: What its places are filled with.
 
     Raises:
-        ExplanationError: If there is no such message or language, or a place has no value.
+        ExplanationError: If there is no such message, variant or language, or a place has no value.
     """
-    from attribution_sched.words.catalogue import MESSAGES
-
     check_language(lang)
-    pair = MESSAGES.get(message)
-    if pair is None:
-        raise ExplanationError(problem("message", message, "is not in the catalogue", nearest(message, MESSAGES)))
+    text = texts(lang).get(_name(message, variant))
+    if text is None:
+        raise _unknown(message, variant)
     ready = {name: _ready(value, lang) for name, value in values.items()}
     try:
-        text = pair[LANGUAGES.index(lang)].format(**ready)
+        text = text.format(**ready)
     except KeyError as error:
         rule = f"has no value for the place {error}"
         raise ExplanationError(problem("message", message, rule, "Pass every value it names")) from error
     return text if lang == "en" else BETWEEN.sub("", text)
+
+
+def say_name(message: str, name: str, lang: str = "en") -> str:
+    """The variant of this name, as names of records are kept; a name that has none is somebody's own, and stays."""
+    check_language(lang)
+    return say(message, lang, variant=name) if name in variants(message) else name
+
+
+def say_all(message: str, lang: str = "en") -> tuple[str, ...]:
+    """All variants of a message in their order, as the head of a table has them."""
+    return tuple(say(message, lang, variant=each) for each in variants(message))
+
+
+def plural(count: float) -> Literal["one", "many"]:
+    """The variant for so many."""
+    return "one" if count == 1 else "many"
+
+
+def _unknown(message: str, variant: object) -> ExplanationError:
+    known = variants(message)
+    if known:
+        return ExplanationError(problem("variant", variant, f"is none of {message}", f"Valid: {', '.join(known)}"))
+    name = _name(message, variant)
+    return ExplanationError(problem("message", name, "is not in the catalogue", nearest(name, texts("en"))))
+
+
+def _name(message: str, variant: object) -> str:
+    return message if variant is None else f"{message}.{variant}"
 
 
 BETWEEN = re.compile(r"(?<=[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]) (?=[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef])")
@@ -62,7 +90,7 @@ class Phrase(str):
     It is the English text, so that it can be compared, printed and written like one.
 
     Attributes:
-        message: Its id in the catalogue.
+        message: Its id in the catalogue, with its variant after a dot.
         values: What its places are filled with.
     """
 
@@ -71,11 +99,11 @@ class Phrase(str):
     message: str
     values: Mapping[str, Any]
 
-    def __new__(cls, message: str, /, **values: Any) -> Phrase:
+    def __new__(cls, message: str, /, *, variant: object = None, **values: Any) -> Phrase:
         """Put together a message and its values."""
-        made = super().__new__(cls, say(message, "en", **values))
-        made.message, made.values = message, values
-        return made
+        phrase = super().__new__(cls, say(message, "en", variant=variant, **values))
+        phrase.message, phrase.values = _name(message, variant), values
+        return phrase
 
     def say(self, lang: str) -> str:
         """It in a language."""
@@ -88,20 +116,20 @@ class Phrase(str):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.message, dict(self.values))
+        return _phrase, (self.message, dict(self.values))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain words, numbers and lists."""
         return {"message": self.message, "values": {name: _plain(value) for name, value in self.values.items()}}
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Phrase:
+    def from_dict(cls, record: Mapping[str, Any]) -> Phrase:
         """The inverse of :meth:`to_dict`.
 
         Raises:
             ExplanationError: If there is no such message.
         """
-        return cls(given["message"], **{name: _read(value) for name, value in given["values"].items()})
+        return cls(record["message"], **{name: _read(value) for name, value in record["values"].items()})
 
 
 def in_language(words: str, lang: str) -> str:
@@ -125,7 +153,7 @@ def _ready(value: Any, lang: str) -> Any:
     return value
 
 
-def _made(message: str, values: Mapping[str, Any]) -> Phrase:
+def _phrase(message: str, values: Mapping[str, Any]) -> Phrase:
     return Phrase(message, **values)
 
 
@@ -141,12 +169,9 @@ def _read(value: Any) -> Any:
     return tuple(_read(part) for part in value) if isinstance(value, list) else value
 
 
-def counted(what: str, count: int) -> Phrase:
-    """So many of something, one of it in the singular: messages ``count.what.one`` and ``count.what.many``."""
-    return Phrase(f"count.{what}.{'one' if count == 1 else 'many'}", count=int(count))
-
-
-# ------ How Chinese is set
+def counted(message: str, count: int) -> Phrase:
+    """So many of something, one of it in the singular."""
+    return Phrase(message, variant=plural(count), count=int(count))
 
 
 def spaced(text: str) -> str:

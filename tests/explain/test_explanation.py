@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TARGETS, Explanation
 from attribution_sched.explain.findings import Player
+from attribution_sched.words.catalogue import variants
+from attribution_sched.words.say import say_all
 from tests.explain.factory import PLAYERS, SHARES, WEIGHTS, explanation, some
 from tests.explain.strategies import explanations
 
@@ -21,7 +23,7 @@ SHAPS_OWN = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ign
 """shap draws with what matplotlib and numpy are about to drop."""
 
 MODULES = (
-    "explanation", "findings", "digits", "wording", "words", "facts", "reasoning",
+    "explanation", "findings", "digits", "wording", "facts", "reasoning",
     "stacking", "overview", "comparison", "notebook", "plots",
 )  # fmt: skip
 
@@ -90,7 +92,8 @@ def test_arrays_cannot_be_changed():
 
 
 def test_every_target_has_words():
-    assert all(words[0].islower() for words in TARGETS.values())
+    assert variants("target.explained") == TARGETS
+    assert all(words[0].islower() for words in say_all("target.explained"))
 
 
 @SHAPS_OWN

@@ -14,6 +14,8 @@ from attribution_sched.cluster.pipeline import Schedule
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.errors import ExplanationError
 from attribution_sched.explain.wording import (
+    KEEP,
+    WAIT,
     describe_plan,
     output_name,
     output_unit,
@@ -23,7 +25,7 @@ from attribution_sched.explain.wording import (
     unit_of,
 )
 from attribution_sched.words.names import input_name, unit_name
-from attribution_sched.words.say import Phrase, in_language, spaced
+from attribution_sched.words.say import Phrase, in_language, say, spaced
 
 NAMES = ("us-east", "eu-west", "ap-tokyo", "dc 4")
 
@@ -146,3 +148,8 @@ def test_outputs_have_names_and_units():
     assert output_unit("R_cost", "terms") == "× the baseline's bill"
     assert output_unit("log_odds", "log_odds") == "nats"
     assert output_unit("y", "model") == ""
+
+
+def test_waiting_and_keeping_are_known_by_their_english_words():
+    assert (say("plan.wait"), say("plan.keep")) == (WAIT, KEEP)
+    assert plan_words(WAIT, "zh") == say("plan.wait", "zh") and plan_words(KEEP, "zh") == say("plan.keep", "zh")

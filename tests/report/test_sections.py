@@ -18,6 +18,7 @@ from attribution_sched.report.data import Changes, FeedbackStep, Number, Why
 from attribution_sched.report.document import Code, Fold, Picture, Table, Text, Tiles
 from attribution_sched.report.format import clock, hours, moment, share
 from attribution_sched.report.sections import bill, changes, decisions, provenance, rivals, summary, targets, traffic
+from attribution_sched.words.catalogue import variants
 from tests.explain.plots.fonts import bare_machine
 from tests.report.runs import report
 
@@ -123,7 +124,7 @@ def test_no_targets_are_told():
     assert "No targets were set" in words(targets.section(report("alone"), "en"))
 
 
-@pytest.mark.parametrize("source", decisions.MAKERS)
+@pytest.mark.parametrize("source", variants("report.decisions.source"))
 def test_whoever_made_a_decision_is_named_in_both_languages(source):
     english, chinese = (decisions._source(source, lang) for lang in ("en", "zh"))
     assert english and chinese and english != chinese

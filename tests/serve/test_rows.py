@@ -4,7 +4,7 @@ import json
 
 from attribution_sched.journal import Journal
 from attribution_sched.serve.rows import decision_row, measured_of, observed_figures, side_by_side
-from attribution_sched.words.catalogue import MESSAGES
+from attribution_sched.words.catalogue import variants
 
 
 def test_a_decision_with_its_outcome(written):
@@ -36,5 +36,5 @@ def test_predicted_and_measured_stand_side_by_side(written):
         rows = [decision_row(decision, outcome, journal.key(decision.id)) for decision, outcome in journal.entries()]
     placed = next(row for row in rows if row["result"] == "placed") | {"measured": {"step_s": 0.5, "cpu_s": 0.2}}
     told = {name: (predicted, measured) for name, predicted, measured in side_by_side(placed)}
-    assert told["serve.figure.step"] == (placed["step_s"], 0.5) and told["serve.figure.cpu"] == (None, 0.2)
-    assert "serve.figure.end" not in told and set(told) <= set(MESSAGES)
+    assert told["step"] == (placed["step_s"], 0.5) and told["cpu"] == (None, 0.2)
+    assert "end" not in told and set(told) <= set(variants("serve.figure"))

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from attribution_sched.errors import ExplanationError
-from attribution_sched.words.say import Phrase, in_language, say
+from attribution_sched.words.say import Phrase, counted, in_language, say, say_all, say_name
 
 
 def test_a_message_in_both_languages():
@@ -41,3 +41,24 @@ def test_mistakes_are_told():
         say("reading.waiting")
     with pytest.raises(ExplanationError, match="lang = 'fr'"):
         say("reading.waiting", "fr", count=3)
+
+
+def test_a_message_of_several_variants():
+    assert say("bill.by", variant="task") == "task" and say("bill.by", "zh", variant="task") == "任务"
+    assert say_all("report.changes.head", "zh") == ("编号", "此前决策数", "内容", "修改前", "修改后", "状态")
+    assert say("report.changes.head", variant=1) == "after decisions"
+    assert [counted("count.tasks", n) for n in (1, 2)] == ["1 task", "2 tasks"]
+    assert say_name("counter", "conv", "zh") == "卷积算子" and say_name("counter", "my own", "zh") == "my own"
+
+
+def test_a_phrase_keeps_its_variant_as_records_have_always_had_it():
+    phrase = Phrase("plan.segment", variant="many", domain="east", devices=8, inside=("BF16",), layers="all")
+    assert phrase.to_dict()["message"] == "plan.segment.many"
+    again = Phrase.from_dict(json.loads(json.dumps(phrase.to_dict())))
+    assert again == phrase and again.say("zh") == phrase.say("zh") == copy.deepcopy(phrase).say("zh")
+
+
+@pytest.mark.parametrize("variant", ["tasks", None])
+def test_an_unknown_variant_names_those_that_are_known(variant):
+    with pytest.raises(ExplanationError, match=r"variant = .*none of bill\.by.*Valid: tenant, task, model, domain"):
+        say("bill.by", variant=variant)

@@ -100,7 +100,9 @@ def beeswarm(
     style.title(ax, say("beeswarm.title", lang, name=name, count=len(explanations)))
     label = say("beeswarm.reading", lang)
     bar = style.colour_bar(ax, ScalarMappable(Normalize(-1, 1), tones), label, lang, ticks=[-1, 0, 1], aspect=40)
-    bar.ax.set_yticklabels([say(f"beeswarm.{level}", lang) for level in ("low", "usual", "high")], fontsize=8)
+    bar.ax.set_yticklabels(
+        [say(level, lang) for level in ("beeswarm.low", "beeswarm.usual", "beeswarm.high")], fontsize=8
+    )
     style.in_font(bar.ax, lang)
     ax.tick_params(axis="y", length=0)
     return style.in_font(ax, lang)

@@ -11,7 +11,7 @@ from attribution_sched.explain.digits import percent
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import output_name, output_unit
 from attribution_sched.types import FloatArray
-from attribution_sched.words.say import say
+from attribution_sched.words.say import plural, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,8 +74,7 @@ def influence(
     keys = ["influence.key", "influence.key.choice"] if good else ["influence.key"]
     style.key(ax, " · ".join(say(key, lang) for key in keys), first=axis)
     style.finish(ax, lang)
-    many = "one" if len(overview) == 1 else "many"
-    decisions = say(f"plot.decisions.{many}", lang, count=len(overview))
+    decisions = say("plot.decisions", lang, variant=plural(len(overview)), count=len(overview))
     style.title(ax, say("influence.title", lang, name=name, decisions=decisions))
     ax.tick_params(axis="y", length=0)
     return style.in_font(ax, lang)

@@ -13,7 +13,7 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.wording import layer_span
 from attribution_sched.types import FloatArray
-from attribution_sched.words.say import say
+from attribution_sched.words.say import plural, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,9 +135,11 @@ def _title(gb: FloatArray, plan: Plan | None, lang: str) -> str:
     total = number(float(gb.sum()))
     if plan is None:
         return say("traffic.title", lang, total=total)
-    counts = {"replicas": len(plan.replicas), "cuts": len(cuts(plan))}
-    told = {
-        what: say(f"traffic.{what}.{'one' if count == 1 else 'many'}", lang, count=count)
-        for what, count in counts.items()
-    }
-    return say("traffic.title_plan", lang, total=total, **told)
+    replicas, cut = len(plan.replicas), len(cuts(plan))
+    return say(
+        "traffic.title_plan",
+        lang,
+        total=total,
+        replicas=say("traffic.replicas", lang, variant=plural(replicas), count=replicas),
+        cuts=say("traffic.cuts", lang, variant=plural(cut), count=cut),
+    )

@@ -62,7 +62,7 @@ def _heads(bill: Billing, lang: str) -> tuple[str, ...]:
 
 def part_name(part: str, lang: str) -> str:
     """A part of a bill in words."""
-    return say(f"bill.part.{part.replace(' ', '_')}", lang)
+    return say("bill.part", lang, variant=part)
 
 
 def name_of(payer: str, lang: str) -> str:
@@ -82,7 +82,7 @@ def _lead(bill: Billing, lang: str) -> str:
         count=len([payer for payer in _payers(bill) if payer not in (REST, OTHERS)]),
         hours=number(bill.hours),
         rule=bill.rule,
-        provenance=say(f"report.provenance.kinds.{bill.provenance}", lang),
+        provenance=say("report.provenance.kinds", lang, variant=bill.provenance),
     )
 
 
@@ -96,7 +96,7 @@ def _summary(bill: Billing, lang: str) -> Table:
     rest = [_cell(bill, part, bill.unallocated[part]) for part in bill.units]
     meter = [_cell(bill, part, bill.meter[part]) for part in bill.units]
     rows += [(name_of(NOBODY, lang), *rest, ""), (say("bill.meter", lang), *meter, "")]
-    head = (say(f"bill.by.{bill.by}", lang), *_heads(bill, lang), say("bill.in_all", lang))
+    head = (say("bill.by", lang, variant=bill.by), *_heads(bill, lang), say("bill.in_all", lang))
     return Table(head, tuple(rows), strong=frozenset({len(rows) - 1}))
 
 
@@ -120,7 +120,9 @@ def _operators(bill: Billing, lang: str) -> list[Block]:
     if not bill.operators:
         return []
     head, rows = operator_rows(bill.operators, lang)
-    return [Table((say(f"bill.by.{bill.by}", lang), *head[1:]), tuple(rows), say("bill.operators", lang), wide=False)]
+    return [
+        Table((say("bill.by", lang, variant=bill.by), *head[1:]), tuple(rows), say("bill.operators", lang), wide=False)
+    ]
 
 
 def notes(bill: Billing, lang: str) -> list[str]:
@@ -174,7 +176,7 @@ def _lines(bill: Billing, lang: str) -> Table:
         )
         for line in bill.lines
     )
-    names = (say(f"bill.by.{bill.by}", lang), *(say(f"bill.column.{name}", lang) for name in head[1:]))
+    names = (say("bill.by", lang, variant=bill.by), *(say("bill.column", lang, variant=name) for name in head[1:]))
     return Table(names, rows, text_columns=2, wide=False)
 
 
@@ -182,9 +184,9 @@ def _rules(bill: Billing, lang: str) -> Table:
     part = next(iter(bill.units))
     unit = _scaled(part, bill.units[part], 0.0)[0]
     head = (
-        say(f"bill.by.{bill.by}", lang),
+        say("bill.by", lang, variant=bill.by),
         *RULES,
-        *(say(f"bill.column.{name}", lang) for name in ("hours", "peak", "watts")),
+        *(say("bill.column", lang, variant=name) for name in ("hours", "peak", "watts")),
     )
     rows = tuple(
         (

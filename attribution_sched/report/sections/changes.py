@@ -8,12 +8,8 @@ from typing import Any
 from attribution_sched.explain.digits import number
 from attribution_sched.report.data import FeedbackStep, Report
 from attribution_sched.report.document import Block, Section, Table, Text
-from attribution_sched.report.format import counted, head
-from attribution_sched.words.say import Phrase, say
-
-HEAD = tuple(f"report.changes.head.{column}" for column in range(6))
-STATE = {name: f"report.changes.state.{name}" for name in ("force", "undone", "undoes")}
-CHANGED = {name: f"report.changes.changed.{name}" for name in ("reward weights", "reward.energy_usd_per_kwh")}
+from attribution_sched.report.format import counted
+from attribution_sched.words.say import Phrase, say, say_all, say_name
 
 
 def section(report: Report, lang: str) -> Section:
@@ -22,7 +18,7 @@ def section(report: Report, lang: str) -> Section:
     blocks: list[Block] = []
     if not steps.changes:
         words = (
-            say("report.changes.left", lang, times=counted("times", steps.steps))
+            say("report.changes.left", lang, times=counted("count.times", steps.steps))
             if steps.steps
             else say("report.changes.nothing", lang)
         )
@@ -32,12 +28,14 @@ def section(report: Report, lang: str) -> Section:
         words = say(
             "report.changes.lead",
             lang,
-            times=counted("times", steps.steps),
-            made=counted("changes", len(steps.changes)),
+            times=counted("count.times", steps.steps),
+            made=counted("count.changes", len(steps.changes)),
             undone=Phrase("count.undone.some" if undone else "count.undone.none", count=undone),
         )
         blocks.append(Text(words))
-        blocks.append(Table(head(HEAD, lang), tuple(_row(one, lang) for one in steps.changes), text_columns=6))
+        blocks.append(
+            Table(say_all("report.changes.head", lang), tuple(_row(one, lang) for one in steps.changes), text_columns=6)
+        )
         blocks += [
             Text(say("report.changes.why", lang, number=one.number, reason=_reason(one, lang))) for one in steps.changes
         ]
@@ -48,10 +46,10 @@ def section(report: Report, lang: str) -> Section:
 
 
 def _row(one: FeedbackStep, lang: str) -> tuple[str, ...]:
-    state = say(STATE["undone" if one.rolled_back else "force"], lang)
+    state = say("report.changes.state.undone" if one.rolled_back else "report.changes.state.force", lang)
     if one.undoes is not None:
-        state = say(STATE["undoes"], lang, number=one.undoes)
-    what = say(CHANGED[one.changed], lang) if one.changed in CHANGED else one.changed
+        state = say("report.changes.state.undoes", lang, number=one.undoes)
+    what = say_name("report.changes.changed", one.changed, lang)
     return str(one.number), str(one.after_decisions), what, _value(one.before), _value(one.after), state
 
 

@@ -14,20 +14,15 @@ from attribution_sched.explain.reasoning import sections
 from attribution_sched.explain.wording import output_name, quantity_of, unit_of
 from attribution_sched.report.data import Moment, Report, Why
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.format import head, plan, player, recorded_plan, share, signed
 from attribution_sched.report.format import moment as moment_
-from attribution_sched.words.say import in_language, say
+from attribution_sched.report.format import plan, player, recorded_plan, share, signed
+from attribution_sched.words.say import in_language, say, say_all, say_name
 
-HEAD = tuple(f"report.decisions.head.{column}" for column in range(6))
-MAKERS = ("policy", "policy+search", "search", "ranker", "thinking", "partner")
-SOURCES = {name: f"report.decisions.sources.{name}" for name in MAKERS}
 BECAUSE = {
     "all tasks were left waiting, none runs": "report.decisions.fallback_because.all_wait",
     "coordination took": "report.decisions.fallback_because.too_slow",
 }
 """How the reason of a fallback begins where it is journaled → the message that says it."""
-INPUT = tuple(f"report.decisions.input.{column}" for column in range(4))
-QUANTITY = tuple(f"report.decisions.quantity.{column}" for column in range(4))
 
 
 def section(report: Report, lang: str) -> Section:
@@ -54,7 +49,7 @@ def section(report: Report, lang: str) -> Section:
     return Section(
         "decisions",
         title,
-        (Text(say("report.decisions.lead", lang)), Table(head(HEAD, lang), rows, text_columns=2)),
+        (Text(say("report.decisions.lead", lang)), Table(say_all("report.decisions.head", lang), rows, text_columns=2)),
         parts,
     )
 
@@ -117,11 +112,9 @@ def _facts(moment: Moment, domains: tuple[str, ...], lang: str) -> str:
 
 
 def _source(source: str, lang: str) -> str:
-    if source in SOURCES:
-        return say(SOURCES[source], lang)
     kind, _, rest = source.partition(":")
     if kind != "fallback":
-        return source
+        return say_name("report.decisions.source", source, lang)
     name, _, why = rest.partition(" (")
     words = why.removesuffix(")")
     if lang != "en":
@@ -151,7 +144,7 @@ def _waterfall(explanation: Explanation, lang: str) -> Picture:
         )
         for i in facts.shown(explanation, output, 13)
     )
-    columns = head(INPUT, lang)
+    columns = say_all("report.decisions.input", lang)
     return Picture(
         f"waterfall-{explanation.decision}",
         partial(plots.waterfall, explanation, lang=lang),
@@ -180,7 +173,7 @@ def _flips(explanation: Explanation, parts: Mapping[str, str], lang: str, sought
     if not gauged:
         return [Text(say("report.decisions.no_flip", lang), "note")]
     words = (" " if lang == "en" else "").join(parts[name] for name in ("rule", "counterfactual") if name in parts)
-    columns = head(QUANTITY, lang)
+    columns = say_all("report.decisions.quantity", lang)
     rows = [
         (
             quantity_of(rule.player, rule.quantity, lang),

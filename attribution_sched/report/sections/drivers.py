@@ -12,10 +12,8 @@ from attribution_sched.explain.wording import output_name
 from attribution_sched.report.collect.reasons import commonest
 from attribution_sched.report.data import Number, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
-from attribution_sched.report.format import head, player, share, signed
-from attribution_sched.words.say import say
-
-HEAD = tuple(f"report.drivers.head.{column}" for column in range(6))
+from attribution_sched.report.format import player, share, signed
+from attribution_sched.words.say import say, say_all
 
 FOR_HEATMAP = 5
 """Fewer explanations than this are not worth a heatmap."""
@@ -29,7 +27,7 @@ def section(report: Report, lang: str) -> Section:
         reason = next((f": {one.missing}" for one in why.sample if one.missing), ".")
         return Section("drivers", title, (Text(say("report.drivers.none", lang, why=reason), "note"),))
     alike = commonest(explanations)
-    target = say(f"target.{alike[0].target}", lang)
+    target = say("target.explained", lang, variant=alike[0].target)
     name, first = output_name(why.output, lang), max(why.drivers, key=lambda one: one.mean_size.value or 0.0)
     alt = say(
         "report.drivers.alt",
@@ -56,7 +54,7 @@ def section(report: Report, lang: str) -> Section:
             partial(plots.influence, Overview.of(alike), most=8, lang=lang),
             alt,
             say("report.drivers.caption", lang, output=name),
-            Table(head(HEAD, lang), rows),
+            Table(say_all("report.drivers.head", lang), rows),
         ),
     ]
     if len(alike) >= FOR_HEATMAP:

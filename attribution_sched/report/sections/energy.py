@@ -13,11 +13,9 @@ from attribution_sched.report.data import Energy, Report, TaskEnergy
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import listed, share
 from attribution_sched.words.names import counter_name
-from attribution_sched.words.say import say
+from attribution_sched.words.say import say, say_name
 
-METHODS = {name: f"report.energy.methods.{name}" for name in ("accounting",)}
 ACCOUNT = "accounting"
-MIXED = {name: f"report.energy.mixed.{name}" for name in ("simulated", "measured")}
 
 MOST_ROWS = 24
 """Tasks in the picture."""
@@ -98,8 +96,8 @@ def _picture(energy: Energy, lang: str) -> Picture:
         lang,
         shown=shown,
         fit=fit,
-        method=say(METHODS[energy.method], lang) if energy.method in METHODS else energy.method,
-        counters=listed([say(MIXED[sort], lang) if sort in MIXED else sort for sort in sorts], lang),
+        method=say_name("report.energy.method", energy.method, lang),
+        counters=listed([say_name("report.energy.mixed", sort, lang) for sort in sorts], lang),
     )
     at = np.unravel_index(int(np.abs(values).argmax()), values.shape)
     alt = say(

@@ -5,11 +5,8 @@ from __future__ import annotations
 from attribution_sched.explain.digits import number
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Code, Section, Table, Text
-from attribution_sched.report.format import head
-from attribution_sched.words.say import say
+from attribution_sched.words.say import say, say_all, say_name
 
-HEAD = tuple(f"report.provenance.head.{column}" for column in range(4))
-KINDS = {name: f"report.provenance.kinds.{name}" for name in ("simulated", "estimated", "measured", "given")}
 ROWS: dict[str, tuple[str, str]] = {
     "counters": ("1/s, B/s, s/s", "{counters}"),
     "attribution": ("{joules}", "estimated"),
@@ -25,24 +22,6 @@ ROWS: dict[str, tuple[str, str]] = {
 }
 """Kind of number → its unit and provenance."""
 
-FACTS_HEAD = tuple(f"report.provenance.facts_head.{column}" for column in range(2))
-FACTS = {
-    name: f"report.provenance.facts.{name}"
-    for name in (
-        "version",
-        "preset",
-        "seed",
-        "policy",
-        "queue",
-        "weights",
-        "journal",
-        "begun",
-        "print",
-        "resumed",
-        "learnt",
-    )
-}
-
 
 def section(report: Report, lang: str) -> Section:
     """A table over all kinds of numbers."""
@@ -51,18 +30,18 @@ def section(report: Report, lang: str) -> Section:
     fill = {
         "{joules}": "J／样本" if lang == "zh" else "J/sample" if energy is None else energy.unit,
         "{own}": say("report.provenance.own", lang),
-        "{counters}": ", ".join(say(KINDS[name], lang) if name in KINDS else name for name in counters),
+        "{counters}": ", ".join(say_name("report.provenance.kinds", name, lang) for name in counters),
     }
     rows = tuple(
         (
-            say(f"report.provenance.rows.{name}", lang),
+            say("report.provenance.rows", lang, variant=name),
             fill.get(unit, unit),
-            fill.get(kind) or say(KINDS[kind], lang),
-            say(f"report.provenance.rows.{name}.how", lang),
+            fill.get(kind) or say("report.provenance.kinds", lang, variant=kind),
+            say("report.provenance.how", lang, variant=name),
         )
         for name, (unit, kind) in ROWS.items()
     )
-    blocks: list[Block] = [Table(head(HEAD, lang), rows, text_columns=4, wide=False)]
+    blocks: list[Block] = [Table(say_all("report.provenance.head", lang), rows, text_columns=4, wide=False)]
     return Section("provenance", say("report.provenance.title", lang), tuple(blocks))
 
 
@@ -87,11 +66,11 @@ def footer(report: Report, lang: str) -> Section:
         "resumed": str(run.resumed),
         "learnt": str(run.learnt),
     }
-    rows = tuple((say(FACTS[name], lang), value) for name, value in values.items())
+    rows = tuple((say("report.provenance.facts", lang, variant=name), value) for name, value in values.items())
     plain = (
         run.shipped and not (run.submitted and run.queue != "demo") and not report.changes.changes and not run.learnt
     )
-    blocks: list[Block] = [Table(head(FACTS_HEAD, lang), rows, text_columns=2, wide=False)]
+    blocks: list[Block] = [Table(say_all("report.provenance.facts_head", lang), rows, text_columns=2, wide=False)]
     suffix = f', lang="{lang}"' if lang != "en" else ""
     if plain:
         blocks += [Code(_command(report, suffix)), Text(say("report.provenance.same", lang), "note")]

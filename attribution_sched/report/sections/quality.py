@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from attribution_sched.explain import facts
@@ -11,15 +9,8 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Block, Section, Table, Text
-from attribution_sched.report.format import head, share
-from attribution_sched.words.say import say
-
-HEAD = tuple(f"report.quality.head.{column}" for column in range(8))
-EXPLAINED = {
-    name: f"report.quality.explained.{name}"
-    for name in ("decision", "terms", "choice", "simulator", "log_probability", "log_odds")
-}
-METHODS = {name: f"report.quality.methods.{name}" for name in ("exact", "permutation", "kernel")}
+from attribution_sched.report.format import share
+from attribution_sched.words.say import say, say_all, say_name
 
 
 def section(report: Report, lang: str) -> Section:
@@ -43,7 +34,9 @@ def section(report: Report, lang: str) -> Section:
     blocks: list[Block] = [Text(lead)]
     if deep:
         rows = tuple(_row(one, lang) for one in deep)
-        blocks.append(Table(head(HEAD, lang), rows, say("report.quality.caption", lang), text_columns=3))
+        blocks.append(
+            Table(say_all("report.quality.head", lang), rows, say("report.quality.caption", lang), text_columns=3)
+        )
     blocks.append(Text(say("report.quality.found", lang), "note"))
     return Section("quality", title, tuple(blocks))
 
@@ -61,15 +54,11 @@ def _row(one: Explanation, lang: str) -> tuple[str, ...]:
     certain = say("report.quality.certain", lang, some=int(one.significant().sum()), all=len(one.players))
     return (
         one.decision,
-        _word(EXPLAINED, one.target, lang),
-        _word(METHODS, one.method, lang),
+        say_name("report.quality.explained", one.target, lang),
+        say_name("report.quality.method", one.method, lang),
         f"{one.rows:,}",
         f"{one.background:,}",
         number(float(one.efficiency_gap().max()), 2),
         share(_half(one), lang),
         certain,
     )
-
-
-def _word(words: Mapping[str, str], name: str, lang: str) -> str:
-    return say(words[name], lang) if name in words else name

@@ -11,6 +11,7 @@ from attribution_sched.report.collect.rivals import NO_RIVAL, NOTHING_DECIDED, R
 from attribution_sched.report.data import Contender, Report
 from attribution_sched.report.document import Block, Picture, Section, Table, Text
 from attribution_sched.report.format import amount, clock, count, hours, seconds, share, signed
+from attribution_sched.words.catalogue import variants
 from attribution_sched.words.say import say
 
 if TYPE_CHECKING:
@@ -20,23 +21,6 @@ REASONS = {
     NOTHING_DECIDED: "report.rivals.missing.nothing_decided",
     NO_RIVAL: "report.rivals.missing.no_rival",
     REAL: "report.rivals.missing.real",
-}
-CHART = {name: f"report.rivals.chart.{name}" for name in ("earned", "completed", "energy_kwh", "traffic_usd")}
-HEAD = {
-    name: f"report.rivals.head.{name}"
-    for name in (
-        "policy",
-        "earned",
-        "mean_reward",
-        "placed",
-        "completed",
-        "completion_h",
-        "waiting_h",
-        "utilisation",
-        "energy_kwh",
-        "traffic_usd",
-        "decision_s",
-    )
 }
 
 
@@ -98,8 +82,8 @@ def _picture(ranked: list[Contender], lang: str, many: bool) -> Picture:
 def _draw(ranked: list[Contender], lang: str, many: bool) -> Axes:
     # What words the picture is drawn in is known only where it is drawn.
     lang = drawn_language(lang)
-    names = [name for name in CHART if many or name != "traffic_usd"]
-    values = {say(CHART[name], lang): [_value(one, name) for one in ranked] for name in names}
+    names = [name for name in variants("report.rivals.chart") if many or name != "traffic_usd"]
+    values = {say("report.rivals.chart", lang, variant=name): [_value(one, name) for one in ranked] for name in names}
     own = next(at for at, one in enumerate(ranked) if one.own)
     policies = [one.policy for one in ranked]
     return plots.contenders(values, policies, own=own, title=say("report.rivals.heading", lang), lang=lang)
@@ -111,7 +95,7 @@ def _value(one: Contender, name: str) -> float:
 
 
 def _table(ranked: list[Contender], lang: str, many: bool) -> Table:
-    names = [name for name in HEAD if many or name != "traffic_usd"]
+    names = [name for name in variants("report.rivals.head") if many or name != "traffic_usd"]
     rows = []
     for one in ranked:
         columns = {
@@ -129,4 +113,4 @@ def _table(ranked: list[Contender], lang: str, many: bool) -> Table:
         }
         rows.append(tuple(columns[name] for name in names))
     strong = frozenset(at for at, one in enumerate(ranked) if one.own)
-    return Table(tuple(say(HEAD[name], lang) for name in names), tuple(rows), strong=strong)
+    return Table(tuple(say("report.rivals.head", lang, variant=name) for name in names), tuple(rows), strong=strong)

@@ -20,7 +20,7 @@ from attribution_sched.words.say import say
 
 
 def _word(key: str, lang: str, **values: object) -> str:
-    return say(f"report.summary.tiles.{key}", lang, **values)
+    return say("report.summary.tiles", lang, variant=key, **values)
 
 
 def section(report: Report, lang: str) -> Section:
@@ -36,8 +36,8 @@ def section(report: Report, lang: str) -> Section:
         lang,
         **name,
         span=clock(3600.0 * (totals["cluster_h"].value or 0.0), lang),
-        decided=counted("decisions", totals["decisions"]),
-        tasks=counted("tasks", totals["arrived"]),
+        decided=counted("count.decisions", totals["decisions"]),
+        tasks=counted("count.tasks", totals["arrived"]),
         placed=count(totals["placed"]),
         completed=count(totals["completed"]),
     )
@@ -56,9 +56,9 @@ def section(report: Report, lang: str) -> Section:
         say(
             "report.summary.open",
             lang,
-            running=counted("tasks_are", totals["running"]),
-            waiting=counted("are", totals["waiting"]),
-            refused=counted("plans", totals["refused"]),
+            running=counted("count.tasks_are", totals["running"]),
+            waiting=counted("count.are", totals["waiting"]),
+            refused=counted("count.plans", totals["refused"]),
         ),
         _drivers(report, lang),
     ]
@@ -93,7 +93,7 @@ def _verdict(report: Report, lang: str) -> Text:
     both = best_rival(report)
     if both is None:
         totals = report.run.totals
-        placed, tasks = count(totals["placed"]), counted("tasks", totals["arrived"])
+        placed, tasks = count(totals["placed"]), counted("count.tasks", totals["arrived"])
         return Text(
             say("report.summary.verdict.alone", lang, policy=report.run.policy, placed=placed, tasks=tasks), "lead"
         )
@@ -104,15 +104,16 @@ def _verdict(report: Report, lang: str) -> Text:
     result = "ahead" if low > 0.0 else "behind" if high < 0.0 else "level"
     tone: Tone = {"level": "plain", "ahead": "good", "behind": "bad"}[result]  # type: ignore[assignment]
     words = say(
-        f"report.summary.verdict.{result}",
+        "report.summary.verdict",
         lang,
+        variant=result,
         policy=both[0].policy,
         rival=both[1].policy,
         own=signed(own),
         other=signed(rival),
         difference=signed(own - rival),
         half=number((high - low) / 2.0, 3),
-        rivals=counted("rivals", sum(not one.own and not one.missing for one in report.rivals.contenders)),
+        rivals=counted("count.rivals", sum(not one.own and not one.missing for one in report.rivals.contenders)),
         span=clock(report.rivals.span_s, lang),
     )
     return Text(words, tone)
@@ -127,7 +128,7 @@ def _headline(report: Report, lang: str) -> Tiles:
             return otherwise
         return _word("rival", lang, rival=both[1].policy, value=tell(both[1].figures[name]))
 
-    devices = counted("devices", sum(report.run.devices))
+    devices = counted("count.devices", sum(report.run.devices))
     return Tiles(
         (
             Tile(
@@ -157,11 +158,11 @@ def _picture(report: Report, lang: str) -> Picture | None:
     domains = list(zip(report.run.domains, report.run.devices, strict=True))
     draw = partial(plots.gantt, bars, domains, series, lang=lang)
     figures = {
-        "tasks": counted("tasks", len({one.task for one in course.holdings})),
+        "tasks": counted("count.tasks", len({one.task for one in course.holdings})),
         "busy": share(sum(course.busy) / len(course.busy), lang),
         "waiting": number(max(course.waiting), 3),
     }
-    alt = say("report.summary.course.alt", lang, domains=counted("domains", len(domains)), **figures)
+    alt = say("report.summary.course.alt", lang, domains=counted("count.domains", len(domains)), **figures)
     caption = say("report.summary.course.caption", lang)
     if course.left_out:
         caption += say("report.summary.course.older", lang, count=course.left_out)
@@ -197,8 +198,9 @@ def _drivers(report: Report, lang: str) -> str:
         say("report.summary.one_driver", lang, name=player(one.name, lang), share=share(one.top, lang))
         for one in leading
     ]
-    message = "decided" if report.reasons.output in ("log_odds", "choice") else "driven"
-    return say(f"report.summary.{message}", lang, count=explained, output=name, drivers=listed(named, lang))
+    chosen = report.reasons.output in ("log_odds", "choice")
+    message = "report.summary.decided" if chosen else "report.summary.driven"
+    return say(message, lang, count=explained, output=name, drivers=listed(named, lang))
 
 
 def _short(one: Standing, lang: str) -> str:
@@ -213,7 +215,7 @@ def _tiles(report: Report, lang: str) -> Tiles:
         Tile(
             _word("tasks", lang),
             f"{count(totals['placed'])} / {count(totals['completed'])}",
-            _word("arrived", lang, tasks=counted("tasks", totals["arrived"])),
+            _word("arrived", lang, tasks=counted("count.tasks", totals["arrived"])),
         ),
         Tile(
             _word("reward", lang),
@@ -233,7 +235,7 @@ def _tiles(report: Report, lang: str) -> Tiles:
         ),
     ]
     if len(run.domains) > 1:
-        crossing = _word("cross", lang, plans=counted("plans_across", report.cross_domain))
+        crossing = _word("cross", lang, plans=counted("count.plans_across", report.cross_domain))
         tiles.insert(1, Tile(_word("bill", lang), amount(totals["traffic_usd"]), crossing))
     else:
         tiles.insert(1, Tile(_word("waited", lang), hours(totals["waiting_h"], lang), _word("waited_note", lang)))

@@ -6,10 +6,8 @@ from attribution_sched.explain.digits import number
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Report, Standing
 from attribution_sched.report.document import Section, Table, Text
-from attribution_sched.report.format import amount, counted, head, share
-from attribution_sched.words.say import say
-
-HEAD = tuple(f"report.targets.head.{column}" for column in range(5))
+from attribution_sched.report.format import amount, counted, share
+from attribution_sched.words.say import say, say_all
 
 
 def section(report: Report, lang: str) -> Section:
@@ -17,7 +15,7 @@ def section(report: Report, lang: str) -> Section:
     if not report.targets:
         return Section("targets", say("report.targets.title", lang), (Text(say("report.targets.none", lang), "note"),))
     rows = tuple(_row(one, lang) for one in report.targets)
-    table = Table(head(HEAD, lang), rows, text_columns=2)
+    table = Table(say_all("report.targets.head", lang), rows, text_columns=2)
     measured = max(one.decisions for one in report.targets)
     unknown = [
         Text(f"{one.target}: {one.chinese if lang == 'zh' else one.english}", "note")
@@ -27,7 +25,7 @@ def section(report: Report, lang: str) -> Section:
     return Section(
         "targets",
         say("report.targets.title", lang),
-        (table, *unknown, Text(say("report.targets.how", lang, plans=counted("plans", measured)), "note")),
+        (table, *unknown, Text(say("report.targets.how", lang, plans=counted("count.plans", measured)), "note")),
     )
 
 

@@ -12,10 +12,8 @@ from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.rewards import MOST_BARS
 from attribution_sched.report.data import Report
 from attribution_sched.report.document import Picture, Section, Table, Text
-from attribution_sched.report.format import counted, head, signed
-from attribution_sched.words.say import say
-
-HEAD = tuple(f"report.timeline.head.{column}" for column in range(7))
+from attribution_sched.report.format import counted, signed
+from attribution_sched.words.say import say, say_all
 
 
 def section(report: Report, lang: str) -> Section:
@@ -60,7 +58,7 @@ def section(report: Report, lang: str) -> Section:
         "report.timeline.caption",
         lang,
         count=len(moments),
-        plans=counted("plans_in_force", len(moments)),
+        plans=counted("count.plans_in_force", len(moments)),
         moved=sum(one.moved for one in moments),
     )
     if report.timeline.left_out:
@@ -69,5 +67,5 @@ def section(report: Report, lang: str) -> Section:
         (one.decision, one.kind, number(one.time_s / 3600.0), *(signed(term) for term in one.terms), signed(one.reward))
         for one in moments[-2 * MOST_BARS :]
     )
-    numbers = Table(head(HEAD, lang), rows, text_columns=2)
+    numbers = Table(say_all("report.timeline.head", lang), rows, text_columns=2)
     return Section("timeline", title, (Text(lead), Picture("reward-timeline", draw, alt, caption, numbers)))

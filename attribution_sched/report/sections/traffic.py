@@ -15,8 +15,6 @@ from attribution_sched.report.format import counted, listed, recorded_plan
 from attribution_sched.system.decision_records import plan_of
 from attribution_sched.words.say import say
 
-PROVENANCE = {name: f"report.traffic.provenance.{name}" for name in ("simulated", "estimated")}
-
 
 def section(report: Report, lang: str) -> Section:
     """Heatmaps, or a sentence that says why there are none."""
@@ -33,7 +31,7 @@ def section(report: Report, lang: str) -> Section:
         if report.traffic
         else "report.traffic.none_avoided"
     )
-    blocks: list[Block] = [Text(say(lead, lang, crossing=report.cross_domain, plans=counted("plans", all_)))]
+    blocks: list[Block] = [Text(say(lead, lang, crossing=report.cross_domain, plans=counted("count.plans", all_)))]
     for one in taken or report.traffic:
         words = "report.traffic.taken" if one.taken else "report.traffic.split"
         plan = recorded_plan(one.plan, report.run.domains, lang)
@@ -62,7 +60,7 @@ def _picture(one: Traffic, domains: tuple[str, ...], lang: str) -> Picture:
         total=number(float(gb.sum())),
         bill=number(one.bill_usd_per_step),
         hours=hours,
-        provenance=say(PROVENANCE[one.provenance], lang),
+        provenance=say("report.traffic.provenance", lang, variant=one.provenance),
     )
     i, j = np.unravel_index(int(gb.argmax()), gb.shape)
     alt = say(
