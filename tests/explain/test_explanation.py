@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from attribution_sched.errors import ExplanationError
+from attribution_sched.errors import ExplanationError, SettingsError
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TARGETS, Explanation
 from attribution_sched.explain.findings import Player
 from tests.explain.factory import PLAYERS, SHARES, WEIGHTS, explanation, some
@@ -21,7 +21,7 @@ SHAPS_OWN = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ign
 """shap draws with what matplotlib and numpy are about to drop."""
 
 MODULES = (
-    "explanation", "findings", "digits", "wording", "words", "facts", "reasoning",
+    "explanation", "findings", "digits", "wording", "facts", "reasoning",
     "stacking", "overview", "comparison", "notebook", "plots",
 )  # fmt: skip
 
@@ -80,7 +80,7 @@ def test_a_frame_has_shares_and_limits():
     ],
 )
 def test_mistakes_are_told(call, said):
-    with pytest.raises(ExplanationError, match=said):
+    with pytest.raises((ExplanationError, SettingsError), match=said):
         call()
 
 
