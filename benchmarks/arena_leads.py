@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from attribution_sched.rivals.arena.records import FILE_NAME, EpisodeRecord, Key
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 FEW = 6
 RESOLVED = "exact-resolve"

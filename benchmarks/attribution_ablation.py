@@ -53,9 +53,9 @@ from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
-from attribution_sched.rivals.arena.stats import Estimate, PairedBootstrap
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.settings import PpoSettings
+from attribution_sched.stats.bootstrap import BootstrapInterval, PairedBootstrap
 from research.linear_attribution import LinearAttribution, simulated_attributor
 
 Array = NDArray[np.float64]
@@ -317,13 +317,13 @@ def facts(worlds: Worlds) -> dict[str, float]:
     }
 
 
-def cell(estimate: Estimate, digits: int = 3, sign: str = "") -> str:
+def cell(estimate: BootstrapInterval, digits: int = 3, sign: str = "") -> str:
     """A figure with its interval."""
     text = f"{estimate.value:{sign}.{digits}f}"
     return f"{text} [{estimate.low:{sign}.{digits}f}, {estimate.high:{sign}.{digits}f}]" if estimate.bounded else text
 
 
-def verdict(difference: Estimate, better: str, worse: str) -> str:
+def verdict(difference: BootstrapInterval, better: str, worse: str) -> str:
     """What an interval of a difference says."""
     if difference.bounded and difference.low > 0:
         return better

@@ -32,11 +32,11 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.signals import Grid
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import RuleFork
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.thinking import Think
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 PRESET = "cross-domain"
 

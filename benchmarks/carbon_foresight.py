@@ -36,12 +36,12 @@ from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.signals import Constant
 from attribution_sched.cluster.world import World
 from attribution_sched.planning.segment_table import single_domain_plans
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.rules import fewest_domains
 from attribution_sched.scheduler.thinking import Think
+from attribution_sched.stats.bootstrap import PairedBootstrap
 from attribution_sched.types import FloatArray
 
 HOUR_S = 3600.0

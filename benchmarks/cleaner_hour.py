@@ -21,10 +21,10 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.live import PolicyCall, SimulatedCluster
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.config import Settings, load_settings
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler import thinking
 from attribution_sched.scheduler.hi_ppo.rule import RuleFork
 from attribution_sched.scheduler.thinking import Think
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 THINK = Think(hours=24.0, arrivals=1e6)
 """A day ahead: a cleaner hour that comes after the end of all copies is not worth waiting for in any of them."""

@@ -22,14 +22,14 @@ import numpy as np
 from explain_joint import days, spread
 
 from attribution_sched.config import load_settings
-from attribution_sched.explain.brought import COMPONENTS, play_coalitions
+from attribution_sched.explain.brought import COMPONENTS, Brought, brought
 from attribution_sched.explain.played import play_choices
 from attribution_sched.explain.quality import rank_correlation
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_across, best_inside
-from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.stats.interval import quantile
 
 PRINTED = 5e-4
 """What is smaller is printed as 0, and not counted here."""
@@ -89,20 +89,25 @@ def of_one(policy: Policy, one: Decided, args: argparse.Namespace) -> dict[str, 
     if not there:
         return None
     start = time.process_time()
-    said = play_coalitions(policy, one.view, one.plan, other, futures=args.futures, seed=1)
+    said = brought(policy, one.view, one.plan, other, futures=args.futures, seed=1)
     took = time.process_time() - start
-    real = play_coalitions(policy, one.view, one.plan, other, futures=args.truth, seed=2)
-    if said is None or real is None:
+    real = [brought(policy, one.view, one.plan, other, futures=args.truth // 2, seed=seed) for seed in (2, 3)]
+    if said is None or None in real:
         return None
-    shares, truth = said.shares, real.shares
-    bounds = np.array([[paired_interval(shares[:, p, c]) for c in range(4)] for p in range(shares.shape[1])])
-    halves = np.stack([truth[::2].mean(axis=0), truth[1::2].mean(axis=0)])
+    halves = np.stack([of_drivers(half, "mean") for half in real])
+    freedom = args.truth // 2 - 1.0
+    error = np.linalg.norm([of_drivers(half, "half_width") for half in real], axis=0) / 2.0 / quantile(freedom, 0.975)
     plans = [plan for plan in (one.plan, other) if plan is not None]
     return {
-        "mean": shares.mean(axis=0).tolist(), "bounds": bounds.tolist(), "halves": halves.tolist(),
-        "error": (truth.std(axis=0, ddof=1) / np.sqrt(args.truth)).tolist(), "took": took,
+        "mean": of_drivers(said, "mean").tolist(), "halves": halves.tolist(), "error": error.tolist(), "took": took,
+        "bounds": np.stack([of_drivers(said, "low"), of_drivers(said, "high")], axis=-1).tolist(),
         "crossing": any(len(set(plan.domains)) > 1 for plan in plans),
     }  # fmt: skip
+
+
+def of_drivers(told: Brought, name: str) -> np.ndarray:
+    """A number of every driver's spans, (drivers, components)."""
+    return np.array([[getattr(span, name) for span in driver.spans] for driver in told.drivers])
 
 
 def report(args: argparse.Namespace, told: list, crossing: np.ndarray, took: list[float]) -> None:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attribution_sched.shapley.explain import estimate
-from attribution_sched.shapley.kernel import kernel_plan
+from attribution_sched.shapley.regression import kernel_plan
 from attribution_sched.shapley.tabular import TabularGame
 
 FloatArray = NDArray[np.float64]
@@ -312,7 +312,7 @@ def bare_share(case: Case, repeats: int) -> tuple[float, float]:
                 case.model(batch)
 
     bare_ms, ours_ms = np.inf, np.inf
-    rows = estimate(case.game).rows
+    rows = estimate(case.game).evaluations
     for _ in range(repeats):
         for batch in batches:
             count = -(-STANDARD // len(batch)) * len(batch)

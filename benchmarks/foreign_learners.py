@@ -30,11 +30,11 @@ import torch
 from attribution_sched.attribution.attributor import state_of
 from attribution_sched.config import load_settings
 from attribution_sched.rivals.arena.play import held_out_seeds
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.rivals.candidate_env import CandidateEnv, SB3Policy
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import POLICIES, make_policy
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 SEED = 19_000
 """Of training; the arena's episodes are its held-out ones."""

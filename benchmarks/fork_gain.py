@@ -23,12 +23,12 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario, scenario_names
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
 from attribution_sched.scheduler.registry import make_policy
 from attribution_sched.scheduler.thinking import Think
+from attribution_sched.stats.bootstrap import PairedBootstrap
 from attribution_sched.types import FloatArray
 
 MIXED = (("H100-80", 8), ("A100-80", 16), ("A100-40", 32), ("V100-32", 32))

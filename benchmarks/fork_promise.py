@@ -24,10 +24,10 @@ from hi_ppo_presets import played, world_of
 
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import Choose, Wait, fork
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 from attribution_sched.scheduler.thinking import Option, decision_seed, known_tasks, priced
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 FRESH = 1_000
 """Number of the first future that a replaced choice is measured again in."""

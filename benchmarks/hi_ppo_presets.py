@@ -30,13 +30,13 @@ from attribution_sched.cluster.gpus import gpu
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.config.scenarios import build_scenario
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.hi_ppo.checkpoint import load
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.scheduler.hi_ppo.upper_agent import rule_theta
 from attribution_sched.scheduler.policy import Policy
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 POLICIES = "hi-ppo,hi-ppo[quick],rule,rule+fork,lucid,gavel-sharing,matching,pair-learner,exact-switch,sjf"
 PRESETS = "cross-domain,shared,testbed,cross-domain-easy"

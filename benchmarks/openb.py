@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attribution_sched.rivals.arena.stats import PairedBootstrap
+from attribution_sched.stats.bootstrap import PairedBootstrap
 from research.fragmentation import DEVICES, MILLI, POLICIES, Nodes, Requests, inflated, place, typical
 
 SETTINGS = (1.0, 5.0)

@@ -30,9 +30,9 @@ from attribution_sched.cluster.philly import TEST_WEEKS, TRAIN_WEEKS
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.registry import POLICIES, make_policy
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 FIGURES = (
     "mean_completion_h", "p95_completion_h", "waiting_h", "gpu_h", "energy_kwh", "electricity_usd", "carbon_kg",

@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
-from attribution_sched.rivals.arena.stats import PairedBootstrap
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 NODES, NODE_DEVICES, TICK_S, RESTART_S = 16, 4, 60, 30
 PAYS = 2.0

@@ -30,10 +30,10 @@ from attribution_sched.cluster.power import MOST_LEVELS
 from attribution_sched.cluster.world import World
 from attribution_sched.config import load_settings
 from attribution_sched.planning.power_caps import with_cap
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import Rule
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.stats.bootstrap import PairedBootstrap
 from attribution_sched.types import FloatArray
 
 WITHIN = 1.05

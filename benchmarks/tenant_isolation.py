@@ -22,8 +22,8 @@ import numpy as np
 
 from attribution_sched.cluster.live import PolicyCall, SimulatedCluster, TaskInstance
 from attribution_sched.config import load_settings
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.stats.bootstrap import PairedBootstrap
 from attribution_sched.types import FloatArray
 
 TICK_S = 300.0

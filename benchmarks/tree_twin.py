@@ -24,7 +24,6 @@ import numpy as np
 from hi_ppo_presets import played, world_of
 
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.glass_box.tree_distil import distil as distil_trees
 from attribution_sched.scheduler.glass_box.tree_policy import HiPpoTree
@@ -32,6 +31,7 @@ from attribution_sched.scheduler.glass_box.trees import HEADS, SHIPPED, Distille
 from attribution_sched.scheduler.hi_ppo.coordinator import Coordination, HiPpo
 from attribution_sched.scheduler.policy import unhurried
 from attribution_sched.scheduler.registry import make_policy
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 WORLDS = "cross-domain,cross-domain-easy,testbed"
 """Where the trees were distilled, and where they are judged."""

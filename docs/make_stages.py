@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from attribution_sched.rivals.arena.stats import PairedBootstrap
+from attribution_sched.stats.bootstrap import PairedBootstrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,11 +14,10 @@ from typing import Literal
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, nearest, problem
-from attribution_sched.shapley.estimate import half_width
-from attribution_sched.shapley.evaluate import Evaluator
-from attribution_sched.shapley.exact import MAX_PLAYERS, coalition_block
-from attribution_sched.shapley.game import BatchGame, Game, SingleGame, check_game
-from attribution_sched.shapley.permutation import state_sequence
+from attribution_sched.shapley.exact import MAX_PLAYERS, all_coalitions
+from attribution_sched.shapley.game import BatchGame, Evaluator, Game, StackedGame, check_game
+from attribution_sched.shapley.orders import state_sequence
+from attribution_sched.stats.interval import half_width
 from attribution_sched.types import FloatArray
 
 _ONE = np.zeros(1, dtype=np.int64)
@@ -76,7 +75,7 @@ def banzhaf(game: Game, *, method: str = "sampled", masks: int = 1000, seed: int
         raise ExplanationError(problem("method", method, "unknown", nearest(method, ("exact", "sampled"))))
     if masks < 2:
         raise ExplanationError(problem("masks", masks, "at least two carry an error", "Ask for a thousand."))
-    batch: BatchGame = SingleGame(game)
+    batch: BatchGame = StackedGame([game])
     check_game(batch)
     evaluate = Evaluator(batch, chunk)
     full = evaluate.full(_ONE)[0]
@@ -98,7 +97,7 @@ def _enumerate(evaluate: Evaluator) -> tuple[FloatArray, FloatArray]:
     step = min(1 << d, _BLOCK_ROWS)
     for state in range(game.n_background):
         for start in range(0, 1 << d, step):
-            block = coalition_block(start, start + step, d)
+            block = all_coalitions(d, start, start + step)
             table = evaluate.plan(block, np.full(step, state), _ONE)[0]
             total += np.where(block, 1.0, -1.0).T @ table
     return total / (game.n_background * 2.0 ** (d - 1)), np.zeros_like(total)

@@ -24,7 +24,7 @@ from attribution_sched.attribution.checks import check_finite
 from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.errors import CheckpointError, ModelFitError, problem
-from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
+from attribution_sched.shapley.exact import all_coalitions, shapley_matrix
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.world import World
@@ -215,7 +215,7 @@ def shapley_operator(slope: FloatArray, correlation: FloatArray) -> FloatArray:
             singular one (a repeated counter) is conditioned on by its pseudo-inverse.
     """
     alive = np.flatnonzero(correlation.diagonal() > 0)
-    masks = all_masks(len(alive))
+    masks = all_coalitions(len(alive))
     b, r = slope[alive], correlation[np.ix_(alive, alive)]
     value = np.zeros(masks.shape)
     for row, seen in zip(value, masks, strict=True):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attribution_sched.errors import CounterError, ModelFitError, problem
-from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
+from attribution_sched.shapley.exact import all_coalitions, shapley_matrix
 from attribution_sched.types import FloatArray
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -82,7 +82,7 @@ def from_idle(f: Callable[[FloatArray], FloatArray], x: FloatArray) -> tuple[Flo
         rule = "accounting needs every counter, as a number >= 0"
         raise CounterError(problem("counters", bad, rule, "Counters that cannot be read are EmSHAP's to carry"))
     d = x.shape[1]
-    masks, matrix = all_masks(d), shapley_matrix(d)
+    masks, matrix = all_coalitions(d), shapley_matrix(d)
     values = np.asarray(f((x[:, None, :] * masks).reshape(-1, d)), dtype=np.float64)
     if values.shape != (len(x) * len(masks),) or not np.isfinite(values).all():
         rule = f"must give {len(x) * len(masks)} finite joules"

@@ -23,18 +23,12 @@ from attribution_sched.attribution.conditionals.base import Conditional
 from attribution_sched.attribution.conditionals.catalogue import KINDS, restore
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.progress import Tick, progress_bar
-from attribution_sched.attribution.selection import choose, energy_over, fit_chosen, rivals, search
+from attribution_sched.attribution.selection import EXACT_LIMIT, choose, energy_over, fit_chosen, rivals, search
 from attribution_sched.attribution.uncertainty import Uncertainty
 from attribution_sched.attribution.vector import AttributionVector
 from attribution_sched.errors import ModelFitError, nearest, problem
-from attribution_sched.shapley.coalitions import (
-    EXACT_LIMIT,
-    CoalitionSample,
-    all_masks,
-    sample_coalitions,
-    shapley_matrix,
-    solve_sampled,
-)
+from attribution_sched.shapley.exact import all_coalitions, shapley_matrix
+from attribution_sched.shapley.regression import kernel_plan, kernel_values, least_pairs
 from attribution_sched.types import BoolArray, FloatArray
 
 # ------ Coalition values: ``v(S) = E[f(X) | x_S]``, averaged over joint conditional draws in bounded blocks
@@ -116,8 +110,8 @@ ROWS_THEMSELVES = ("marginal", "empirical", "regression")
 BASE_DRAWS = 4096
 """Points that the base is taken over, once for all rows."""
 
-REFIT_DRAWS, REFIT_COALITIONS = 64, 16
-"""Draws by which refits are compared, and coalitions a feature where these are sampled."""
+REFIT_DRAWS, REFIT_REPLICATES = 64, 4
+"""Draws, and regressions where coalitions are sampled, by which refits are compared."""
 
 UNEVEN_DRAWS = dict.fromkeys(("energy", "energy-mixture", "curved", "strata-student"), 256)
 UNEVEN_DRAWS |= dict.fromkeys(("student", "copula-student"), 512)
@@ -225,9 +219,8 @@ class EmSHAP:
         full = predict(rows)
         seed = self.seed if seed is None else seed
         exact = len(self.names_) <= EXACT_LIMIT
-        solve = self._exact if exact else self._sampled
         base = self._base(self.model_, predict, float(outcomes.mean()))
-        phi, error, degrees = solve(predict, rows, outcomes, base, full, np.random.default_rng([seed, 1]))
+        phi, error, degrees = self._shapley(predict, rows, outcomes, base, full, seed)
         pick = 0 if alone else slice(None)
         provenance = {
             "coalitions": "exact" if exact else "sampled",
@@ -445,86 +438,48 @@ class EmSHAP:
         nothing_seen = np.zeros((1, d), dtype=bool)
         return float(coalition_values(model, self.scale_, predict, anything, nothing_seen, points)[0, 0, 0])
 
-    def _exact(
-        self,
-        predict: Predict,
-        rows: FloatArray,
-        outcomes: FloatArray,
-        base: float,
-        full: FloatArray,
-        rng: np.random.Generator,
+    def _shapley(
+        self, predict: Predict, rows: FloatArray, outcomes: FloatArray, base: float, full: FloatArray, seed: int
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Value all 2^d coalitions in every replicate."""
-        masks = all_masks(len(self.names_))
-        points = self._points(rng)
+        """Values (n, d), their errors, sampling's and the model's, and the degrees of freedom behind these."""
+        d, exact = len(self.names_), len(self.names_) <= EXACT_LIMIT
+        points = self._points(np.random.default_rng([seed, 1]))
 
-        def solved(model: Conditional, scramblings: Points, base: float) -> FloatArray:
-            inner = coalition_values(model, self.scale_, predict, rows, masks[1:-1], scramblings)
-            values = np.empty((len(rows), scramblings.replicates, len(masks)))
-            values[:, :, 0], values[:, :, -1] = base, full[:, None]
-            values[:, :, 1:-1] = inner.transpose(0, 2, 1)
-            return values @ shapley_matrix(len(self.names_))
+        def solved(model: Conditional, drawn: Points, base: float, pairs: int) -> FloatArray:
+            """Values (n, replicates, d): each replicate has a scrambling of its own, and sampled coalitions."""
+            replicates = drawn.replicates
+            if exact:
+                masks = all_coalitions(d)
+                values = np.empty((len(rows), replicates, len(masks)))
+                values[:, :, 0], values[:, :, -1] = base, full[:, None]
+                inner = coalition_values(model, self.scale_, predict, rows, masks[1:-1], drawn)
+                values[:, :, 1:-1] = inner.transpose(0, 2, 1)
+                return np.asarray(values @ shapley_matrix(d))
+            plan = kernel_plan(d, replicates, replicates, pairs, seed)
+            values = np.full((len(rows), len(plan.background)), base)
+            inside = plan.coalitions.any(axis=1)
+            for g in range(replicates):
+                own, one = inside & (plan.background == g), Points(drawn.uniforms[g : g + 1])
+                each = coalition_values(model, self.scale_, predict, rows, plan.coalitions[own], one)
+                values[:, own] = each[:, :, 0]
+            means, _ = kernel_values(plan, values[:, :, None], full[:, None])
+            return np.asarray(means.values[..., 0])
 
-        each = solved(self.model_, points, base)
-        sampling = each.var(axis=1, ddof=1) / self.replicates
+        each = solved(self.model_, points, base, self.n_coalitions // (2 * self.replicates))
+        # The same points and as few coalitions for every refit: what differs is then the model alone.
+        fewer = self._fewer(Points(points.uniforms[: 1 if exact else REFIT_REPLICATES]))
 
-        def base_of(model: Conditional, i: int) -> float:
-            return self._base(model, predict, self.uncertainty_.base(i, outcomes))
+        def refitted(model: Conditional, base: float) -> FloatArray:
+            return np.asarray(solved(model, fewer, base, least_pairs(d)).mean(axis=1))
 
-        # The same points for every refit: what differs is then the model alone.
-        fewer = self._fewer(Points(points.uniforms[:1]))
-        near = solved(self.model_, fewer, base)[:, 0] if self.uncertainty_.models else each[:, 0]
+        phi = each.mean(axis=1)
         error, degrees = self.uncertainty_.total(
-            sampling,
+            each.var(axis=1, ddof=1) / self.replicates,
             self.replicates - 1,
-            near,
-            lambda model, i: solved(model, fewer, base_of(model, i))[:, 0],
+            refitted(self.model_, base) if self.uncertainty_.models else phi,
+            lambda model, i: refitted(model, self._base(model, predict, self.uncertainty_.base(i, outcomes))),
         )
-        return each.mean(axis=1), error, degrees
-
-    def _sampled(
-        self,
-        predict: Predict,
-        rows: FloatArray,
-        outcomes: FloatArray,
-        base: float,
-        full: FloatArray,
-        rng: np.random.Generator,
-    ) -> tuple[FloatArray, FloatArray, float]:
-        """Value sampled coalitions, one scrambling for each group of them."""
-        d = len(self.names_)
-        sample = sample_coalitions(d, self.n_coalitions, self.replicates, rng)
-        points = self._points(rng)
-
-        def solved(
-            model: Conditional, drawn: Points, chosen: CoalitionSample, base: float
-        ) -> tuple[FloatArray, FloatArray]:
-            values = np.empty((len(rows), *chosen.masks.shape[:2]))
-            for g in range(len(chosen.masks)):
-                one = Points(drawn.uniforms[g : g + 1])
-                values[:, g] = coalition_values(model, self.scale_, predict, rows, chosen.masks[g], one)[:, :, 0]
-            return solve_sampled(chosen, values, base, full)
-
-        phi, error = solved(self.model_, points, sample, base)
-        few, fewer = self._few(sample), self._fewer(points)
-        near = solved(self.model_, fewer, few, base)[0] if self.uncertainty_.models else phi
-
-        def base_of(model: Conditional, i: int) -> float:
-            return self._base(model, predict, self.uncertainty_.base(i, outcomes))
-
-        total, degrees = self.uncertainty_.total(
-            np.square(error),
-            self.replicates - 1,
-            near,
-            lambda model, i: solved(model, fewer, few, base_of(model, i))[0],
-        )
-        return phi, total, degrees
-
-    def _few(self, sample: CoalitionSample) -> CoalitionSample:
-        """Part of the sampled coalitions, enough to see how models differ: the same for all, so only that is left."""
-        size = 4 * len(self.names_)
-        groups = max(2, REFIT_COALITIONS * len(self.names_) // size)
-        return CoalitionSample(sample.masks[:groups, :size], sample.weights[:groups, :size])
+        return phi, error, degrees
 
     def _fewer(self, points: Points) -> Points:
         """The first of the points, mirrored again; all of them where draws weigh too unevenly for few to do."""

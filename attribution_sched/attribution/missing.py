@@ -14,6 +14,7 @@ noise of every component) is worked out once and kept, so that a task costs a fe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from attribution_sched.attribution.conditionals.mixture import Components, Mixtu
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.emshap import EmSHAP
 from attribution_sched.errors import ModelFitError, problem
+from attribution_sched.stats.interval import quantile
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 PACE, MODE = "samples_per_s", "training"
@@ -60,8 +62,6 @@ LEAST_WIDENING = 0.5
 
 NOTHING = 1e-9
 """Share of a task's joules below which a part is none."""
-
-LEVEL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +325,7 @@ class MissingCounters:
             off.append(away.sum() / truth[row].sum())
             unread = np.isnan(partial)
             ratio += list(away[unread] / np.maximum(np.sqrt(opened[unread]), NOTHING * truth[row].sum()))
-        return max(LEAST_WIDENING, float(np.quantile(ratio, 0.95)) / LEVEL_95), float(np.mean(off))
+        return max(LEAST_WIDENING, float(np.quantile(ratio, 0.95)) / quantile(inf, 0.975)), float(np.mean(off))
 
 
 def _columns(

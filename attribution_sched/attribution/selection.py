@@ -23,7 +23,7 @@ from attribution_sched.attribution.conditionals.base import Conditional, uniform
 from attribution_sched.attribution.conditionals.catalogue import ATOM_KINDS, CLOSED_KINDS, make
 from attribution_sched.attribution.conditionals.points import sobol_points
 from attribution_sched.attribution.progress import Tick, silent
-from attribution_sched.shapley.coalitions import EXACT_LIMIT
+from attribution_sched.stats.interval import standard_error
 from attribution_sched.types import BoolArray, FloatArray
 
 MASKS_PER_ROW = 4
@@ -31,6 +31,9 @@ TOLERANCE = 0.5
 """A simpler model wins while it is behind the best by less than this many standard errors."""
 
 NEGLIGIBLE_NATS = 1e-3
+EXACT_LIMIT = 12
+"""Largest number of features for which all coalitions are valued."""
+
 CLEARLY = 3.0
 PANEL_DRAWS = 64
 RESAMPLES, MOST_RIVALS, LEAST_CHANCE = 1000, 2, 0.02
@@ -265,13 +268,13 @@ def _better(candidate: Scored, rival: Scored, errors: float) -> bool:
     if not len(candidate.squares) or not len(rival.squares):
         return False
     gap = (rival.squares - candidate.squares).reshape(-1, MASKS_PER_ROW).mean(axis=1)
-    return bool(gap.mean() > errors * gap.std(ddof=1) / np.sqrt(len(gap)))
+    return bool(gap.mean() > errors * standard_error(gap))
 
 
 def _close(candidate: Scored, best: Scored) -> bool:
     """Whether a candidate is behind the best by no more than the noise of their paired difference."""
     gap = (best.log_likelihood - candidate.log_likelihood).reshape(-1, MASKS_PER_ROW).mean(axis=1)
-    error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
+    error = float(standard_error(gap))
     return bool(gap.mean() <= max(TOLERANCE * error, NEGLIGIBLE_NATS))
 
 

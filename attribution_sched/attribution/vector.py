@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attribution_sched.errors import ModelFitError, nearest, problem
+from attribution_sched.stats.interval import half_width
 from attribution_sched.types import Attributor, Float32Array, FloatArray, Task
 
 EFFICIENCY_TOLERANCE = 1e-6
@@ -216,13 +218,7 @@ class AttributionVector:
 
         The factor is Student's at that level, with the ``degrees_of_freedom`` of the provenance where it names them.
         """
-        from scipy.special import ndtri, stdtrit
-
-        if not 0 < level < 1:
-            raise ModelFitError(problem("level", level, "must lie between 0 and 1", "Use 0.95 for a 95 % interval."))
-        degrees = self.provenance.get("degrees_of_freedom")
-        factor = float(stdtrit(degrees, 0.5 + level / 2)) if degrees else float(ndtri(0.5 + level / 2))
-        reach = factor * self.standard_error
+        reach = half_width(self.standard_error, self.provenance.get("degrees_of_freedom") or inf, level)
         return self.values - reach, self.values + reach
 
     def ranking(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attribution_sched.billing.games import ORDERS, Shares, co_location
+from attribution_sched.billing.games import ORDERS, CostShares, co_location
 from attribution_sched.billing.rules import RULES, Allocation, Sharing
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -163,7 +163,7 @@ class Bill:
     unallocated: Mapping[str, float]
     meter: Mapping[str, float]
     exact: bool
-    core: Mapping[str, Shares]
+    core: Mapping[str, CostShares]
     hours: float
     start_s: float
     provenance: str
@@ -253,7 +253,7 @@ def make_bill(
     rule: str = "shapley",
     *,
     prices: Prices | None = None,
-    congestion: Shares | None = None,
+    congestion: CostShares | None = None,
     orders: int = ORDERS,
     seed: int = 0,
 ) -> Bill:
@@ -264,7 +264,7 @@ def make_bill(
         by: ``tenant``, ``task``, ``model`` or ``domain``.
         rule: One of :data:`~attribution_sched.billing.rules.RULES`.
         prices: What is charged beside electricity and egress.
-        congestion: Shares of the delay, of the payers in their order; left out if nobody worked them out.
+        congestion: CostShares of the delay, of the payers in their order; left out if nobody worked them out.
         orders: Orders drawn for more payers than can be exact.
         seed: Of those orders.
 
@@ -397,7 +397,7 @@ def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:
     return [{"share": float(key) / whole if whole > 0 else 0.0} for key in keys]
 
 
-def _congestion(names: tuple[str, ...], shares: Shares, prices: Prices) -> Iterator[Line]:
+def _congestion(names: tuple[str, ...], shares: CostShares, prices: Prices) -> Iterator[Line]:
     for name, value, width in zip(names, shares.values.tolist(), shares.half_width.tolist(), strict=True):
         yield Line(name, "congestion", 0.0, value, width, prices.usd("congestion", value), "bill.congestion")
 

@@ -12,12 +12,13 @@ holds at the common peak is in it).
     v(S) = Σ_{i∈S} a_i + Σ_{i<j∈S} e_ij     ⇒     φ_i = a_i + ½ Σ_j e_ij
 
 *Congestion.* v(S) is how long S's own tasks would have waited had only S submitted; nobody has a closed form of it, so
-it is any function from masks to values.
+it is any function from masks to values, and beyond what can be enumerated :mod:`attribution_sched.shapley` samples it.
 
-Up to :data:`EXACT_LIMIT` players every coalition is valued. Beyond, random orders of the players are drawn in pairs of
-an order and its reverse, and the spread over independent batches of them gives the interval. Of an order the peak game
-looks at some beginnings, their sizes spread evenly over 0 … n, and asks at each what *every* player adds to it or
-takes from it: with sizes uniform on 0 … n that mean is the Shapley value, for
+Up to :data:`EXACT_LIMIT` players every coalition of the peak game is valued. Beyond, random orders of the players are
+drawn in pairs of an order and its reverse, and the spread over independent batches of them gives the interval. Of an
+order it looks at some beginnings, their sizes spread evenly over 0 … n, and asks at each what *every* player adds to it
+or takes from it, which costs a peak hardly more than its value: a thousand shares from a coalition where an estimator
+of any game gets one number. With sizes uniform on 0 … n that mean is the Shapley value, for
 
     (1/(n+1)) · ((n−s)/n + (s+1)/n) = 1/n     is the weight of coalitions of s others.
 """
@@ -26,12 +27,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.kernels import kernel
+from attribution_sched.shapley.exact import all_coalitions, shapley_of_table
+from attribution_sched.shapley.explain import estimate
+from attribution_sched.shapley.game import FunctionGame
+from attribution_sched.shapley.orders import both_ways
+from attribution_sched.stats.interval import half_width, standard_error
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 EXACT_LIMIT = 22
@@ -51,7 +56,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class CostShares:
     """Shapley values of a cost game.
 
     Attributes:
@@ -77,7 +82,7 @@ class Shares:
 
 def peak_capacity(
     profile: FloatArray, *, orders: int = ORDERS, seed: int = 0, exact_limit: int = EXACT_LIMIT
-) -> Shares:
+) -> CostShares:
     """Shapley values of the peak-capacity game.
 
     Args:
@@ -95,7 +100,7 @@ def peak_capacity(
         raise SettingsError(problem("profile", profile.shape, rule, "Use Usage.held"))
     players = len(profile)
     if players == 0 or profile.shape[1] == 0:
-        return Shares(np.zeros(players), 0.0, np.zeros(players), True, 1, True, 0.0, np.zeros(players, dtype=bool))
+        return CostShares(np.zeros(players), 0.0, np.zeros(players), True, 1, True, 0.0, np.zeros(players, dtype=bool))
     moments = _undominated(profile)
     if players <= min(exact_limit, EXACT_LIMIT):
         return from_table(_peak_table(moments))
@@ -119,42 +124,34 @@ def co_location(alone: FloatArray, extra: FloatArray) -> FloatArray:
 
 
 def congestion(
-    players: int, value: Callable[[BoolArray], FloatArray], *, exact_limit: int = 8, orders: int = 128, seed: int = 0
-) -> Shares:
+    players: int, value: Callable[[BoolArray], FloatArray], *, evaluations: int, seed: int = 0
+) -> CostShares:
     """Shapley values of a game that has no closed form.
 
     Args:
         players: How many.
         value: Cost of each coalition by itself: masks ``(m, n)`` to costs ``(m,)``.
-        exact_limit: Players up to which all coalitions are asked for.
-        orders: Orders to draw beyond it; each asks for n coalitions.
-        seed: Of the orders.
+        evaluations: Coalitions to ask for; all of them if there are no more.
+        seed: Of those that are drawn.
+
+    Raises:
+        ExplanationError: If the evaluations are too few for an estimate.
     """
-    if players <= min(exact_limit, EXACT_LIMIT):
-        masks = (np.arange(2**players)[:, None] >> np.arange(players)) & 1
-        return from_table(np.asarray(value(masks.astype(bool)), dtype=np.float64))
-
-    def climb(order: IntArray) -> FloatArray:
-        joined = np.tril(np.ones((players, players), dtype=bool))
-        masks = np.zeros((players, players), dtype=bool)
-        masks[:, order] = joined
-        return np.asarray(value(masks), dtype=np.float64)
-
-    return sampled(players, climb, orders, seed)
+    if 2**players <= evaluations:
+        return from_table(np.asarray(value(all_coalitions(players)), dtype=np.float64))
+    game = FunctionGame(value, tuple(str(player) for player in range(players)))
+    found = estimate(game, method="kernel", budget_rows=evaluations, seed=seed)
+    reach = half_width(found.standard_error[:, 0], found.freedom)
+    return CostShares(found.values[:, 0], float(found.full[0]), reach, False, found.evaluations)
 
 
-def from_table(values: FloatArray) -> Shares:
+def from_table(values: FloatArray) -> CostShares:
     """Shapley values and core of a game by the costs of all its coalitions.
 
     Args:
-        values: Shape ``(2^n,)``; bit i of the place says whether player i is in the coalition. The first is 0.
+        values: Shape ``(2^n,)``, in the order of the coalitions' codes. The first is 0.
     """
-    players = len(values).bit_length() - 1
-    weights = _weights(players)
-    shares = np.empty(players)
-    for player in range(players):
-        pairs = values.reshape(-1, 2, 2**player)
-        shares[player] = ((pairs[:, 1] - pairs[:, 0]).ravel() * weights).sum()
+    shares = shapley_of_table(values[:, None])[:, 0]
     paid = np.zeros(1)
     for share in shares:
         paid = np.concatenate([paid, paid + share])
@@ -162,17 +159,8 @@ def from_table(values: FloatArray) -> Shares:
     worst = int(np.argmax(gap))
     total = float(values[-1])
     in_core = bool(gap[worst] <= TOLERANCE * max(1.0, abs(total)))
-    objectors = ((worst >> np.arange(players)) & 1).astype(bool)
-    return Shares(shares, total, np.zeros(players), True, len(values), in_core, float(gap[worst]), objectors)
-
-
-def _weights(players: int) -> FloatArray:
-    """Shapley weight of each coalition of the other players, shape ``(2^(n-1),)``."""
-    sizes = np.zeros(1, dtype=np.int64)
-    for _ in range(players - 1):
-        sizes = np.concatenate([sizes, sizes + 1])
-    each = np.array([1.0 / (players * comb(players - 1, size)) for size in range(max(1, players))])
-    return np.asarray(each[sizes])
+    objectors = all_coalitions(len(shares), worst, worst + 1)[0]
+    return CostShares(shares, total, np.zeros(len(shares)), True, len(values), in_core, float(gap[worst]), objectors)
 
 
 def _undominated(profile: FloatArray) -> FloatArray:
@@ -266,65 +254,27 @@ def _every_marginal(
                 sums[i] += best - peak
 
 
-def _sampled_peaks(moments: FloatArray, orders: int, seed: int) -> Shares:
+def _sampled_peaks(moments: FloatArray, orders: int, seed: int) -> CostShares:
     """Shapley values of the peak game by sampled coalitions; see the module."""
-    _check_orders(orders)
+    unit = 2 * BATCHES
+    if orders < unit or orders % unit:
+        rule = f"must be a multiple of {unit}: {BATCHES} batches of an order and its reverse"
+        raise SettingsError(problem("orders", orders, rule, f"Use {max(1, round(orders / unit)) * unit}"))
     players = len(moments)
     rng, most, total = np.random.default_rng(seed), moments.max(axis=1), float(moments.sum(axis=0).max())
     moments = np.ascontiguousarray(moments)
     looks = min(BEGINNINGS, players + 1)
     means = np.zeros((BATCHES, players))
     for batch in range(BATCHES):
-        for _ in range(orders // (2 * BATCHES)):
+        for _ in range(orders // unit):
             order, begin = rng.permutation(players), rng.random()
             sizes = ((np.arange(looks) + begin) / looks * (players + 1)).astype(np.int64)
-            _every_marginal(moments, most, order, sizes, means[batch])
-            _every_marginal(moments, most, order[::-1].copy(), (players - sizes)[::-1].copy(), means[batch])
+            # Complements of the beginnings of an order are beginnings of its reverse.
+            for way, first in zip(both_ways(order), (sizes, np.sort(players - sizes)), strict=True):
+                _every_marginal(moments, most, way, first, means[batch])
     means *= BATCHES / (orders * looks)
-    values, half_width = _over_batches(means)
-    # Shares must add up: what is left over goes where it is least certain, which is the nearest by their variances.
-    weight = half_width**2 if half_width.any() else np.ones(players)
+    values, reach = means.mean(axis=0), half_width(standard_error(means), BATCHES - 1.0)
+    # They must add up: what is left over goes where it is least certain, which is the nearest by their variances.
+    weight = reach**2 if reach.any() else np.ones(players)
     values = values + (total - values.sum()) * weight / weight.sum()
-    return Shares(values, total, half_width, False, orders)
-
-
-def sampled(players: int, climb: Callable[[IntArray], FloatArray], orders: int, seed: int) -> Shares:
-    """Mean marginal cost over random orders, each of them also reversed.
-
-    Args:
-        players: How many.
-        climb: Cost of the first 1, 2, … n players of an order, shape ``(n,)``.
-        orders: How many orders, reverses included.
-        seed: Of the orders.
-
-    Raises:
-        SettingsError: If the orders cannot be dealt into batches.
-    """
-    _check_orders(orders)
-    rng = np.random.default_rng(seed)
-    means = np.zeros((BATCHES, players))
-    total = 0.0
-    for batch in range(BATCHES):
-        for _ in range(orders // (2 * BATCHES)):
-            order = rng.permutation(players)
-            for way in (order, np.ascontiguousarray(order[::-1])):
-                costs = climb(way)
-                means[batch, way] += np.diff(costs, prepend=0.0)
-                total = float(costs[-1])
-    values, half_width = _over_batches(means * (BATCHES / orders))
-    return Shares(values, total, half_width, False, orders)
-
-
-def _check_orders(orders: int) -> None:
-    unit = 2 * BATCHES
-    if orders < unit or orders % unit:
-        rule = f"must be a multiple of {unit}: {BATCHES} batches of an order and its reverse"
-        raise SettingsError(problem("orders", orders, rule, f"Use {max(1, round(orders / unit)) * unit}"))
-
-
-def _over_batches(means: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean over independent batches ``(B, n)`` and half of its 95 % interval, shape ``(n,)`` each."""
-    spread = means.std(axis=0, ddof=1) / np.sqrt(len(means))
-    from scipy.special import stdtrit  # heavy, and only for samples
-
-    return np.asarray(means.mean(axis=0)), np.asarray(float(stdtrit(len(means) - 1, 0.975)) * spread)
+    return CostShares(values, total, reach, False, orders)

@@ -16,7 +16,7 @@ import numpy as np
 from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector
 from attribution_sched.billing import games
 from attribution_sched.billing.bill import UNATTRIBUTED, Bill, Prices, make_bill
-from attribution_sched.billing.games import Shares
+from attribution_sched.billing.games import CostShares
 from attribution_sched.billing.rules import Sharing
 from attribution_sched.billing.usage import TaskUse, Usage
 from attribution_sched.cluster.decision import capture
@@ -37,8 +37,8 @@ from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 J_PER_KWH = 3.6e6
 
-CONGESTION_ORDERS = 64
-"""Orders of payers drawn for congestion beyond eight of them; each is a play of the journal for every payer."""
+CONGESTION_GROUPS = 64
+"""Groups that congestion replays for each payer: all of them up to nine payers."""
 
 
 class MeteredCluster(SimulatedCluster):
@@ -155,7 +155,9 @@ class MeteredCluster(SimulatedCluster):
         self._rows_of.setdefault(waiting.task.id, waiting.row)
         super()._enter(waiting)
 
-    def congestion(self, usage: Usage, by: str = "tenant", *, orders: int = CONGESTION_ORDERS, seed: int = 0) -> Shares:
+    def congestion(
+        self, usage: Usage, by: str = "tenant", *, evaluations: int | None = None, seed: int = 0
+    ) -> CostShares:
         """Whose being there makes tasks wait, in task-hours.
 
         v(S) is how long the tasks of S would have waited had only S handed in, from the empty cluster on, each at its
@@ -166,8 +168,8 @@ class MeteredCluster(SimulatedCluster):
         Args:
             usage: This cluster's, whose payers share.
             by: ``tenant``, ``task`` or ``model``.
-            orders: Orders drawn beyond eight payers.
-            seed: Of the orders.
+            evaluations: Groups to replay, default :data:`CONGESTION_GROUPS` a payer; all of them if there are no more.
+            seed: Of those that are drawn.
         """
         sharing = Sharing(usage, by)
         moment = capture(Engine(self._plain_world()))
@@ -190,7 +192,8 @@ class MeteredCluster(SimulatedCluster):
                     waited_h[at] = waited_s.sum() / 3600.0
             return waited_h
 
-        return games.congestion(len(sharing.names), hours, orders=orders, seed=seed)
+        groups = CONGESTION_GROUPS * len(sharing.names) if evaluations is None else evaluations
+        return games.congestion(len(sharing.names), hours, evaluations=groups, seed=seed)
 
     def _plain_world(self) -> World:
         """The world with room for everybody who came at once, so that nobody is turned away."""

@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from attribution_sched.billing.games import ORDERS, Shares, peak_capacity
+from attribution_sched.billing.games import ORDERS, CostShares, peak_capacity
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.types import FloatArray, IntArray
@@ -116,7 +116,7 @@ class Sharing:
         )
 
     @cached_property
-    def peaks(self) -> tuple[Shares, ...]:
+    def peaks(self) -> tuple[CostShares, ...]:
         """The peak-capacity game of each domain."""
         return tuple(
             peak_capacity(self.held[:, domain], orders=self.orders, seed=self.seed)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from attribution_sched.explain.brought import Brought
     from attribution_sched.explain.decision_table import DecisionTable
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.played import Span
     from attribution_sched.journal import Journal
+    from attribution_sched.stats.interval import MeanInterval
 
 
 EXAMPLES = examples(
@@ -344,7 +344,7 @@ def show_brought(gain: Brought, lang: str) -> None:
     from attribution_sched.explain.table_words import spans_in_words
     from attribution_sched.words.say import in_language, say
 
-    def cells(spans: tuple[Span, ...]) -> list[str]:
+    def cells(spans: tuple[MeanInterval, ...]) -> list[str]:
         told = zip((text.replace(" ± ", "\n± ") for text in spans_in_words(spans)), spans, strict=True)
         return [text if span.certain else f"[dim]{text}[/dim]" for text, span in told]
 

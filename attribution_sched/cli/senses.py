@@ -39,7 +39,6 @@ from attribution_sched.cluster.world import World, build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.limits import make_folder
-from attribution_sched.rivals.arena.stats import PairedBootstrap
 from attribution_sched.scheduler.beliefs import AttributionBeliefs
 from attribution_sched.scheduler.episode import EpisodeSummary, play
 from attribution_sched.scheduler.hi_ppo.rule import Rule, RuleFork
@@ -53,6 +52,7 @@ from attribution_sched.scheduler.pairing import (
     nearest_job,
 )
 from attribution_sched.scheduler.thinking import Think, Thinker
+from attribution_sched.stats.bootstrap import PairedBootstrap
 from attribution_sched.types import Attributor, FloatArray, Task
 
 FIRST_SEED = 3_190_000

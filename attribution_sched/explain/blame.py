@@ -27,12 +27,11 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.played import Span
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.room import best_across, best_inside
-from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
-from attribution_sched.types import FloatArray, Task
+from attribution_sched.stats.interval import MeanInterval, mean_interval
+from attribution_sched.types import Task
 from attribution_sched.words.say import Phrase, in_language, say
 
 FUTURES = 16
@@ -67,14 +66,14 @@ class Blamed:
     time_s: float
     what: str
     instead: str
-    hours: Span | None
-    reward: Span
-    kwh: Span
-    usd: Span
+    hours: MeanInterval | None
+    reward: MeanInterval
+    kwh: MeanInterval
+    usd: MeanInterval
     runner_up: Plan | None = None
 
     @property
-    def span(self) -> Span:
+    def span(self) -> MeanInterval:
         """The number that was asked for."""
         return self.reward if self.hours is None else self.hours
 
@@ -191,15 +190,12 @@ def blame_of(
     worth = total_of(found.totals[..., 2:5] + found.ends, weights)
     best = max(able, key=lambda copy: float(worth[copy].mean()))
 
-    def span(values: FloatArray) -> Span:
-        return Span(float(values.mean()), *paired_interval(values))
-
-    start: Span | None = None
+    start: MeanInterval | None = None
     if asked:
         if asked not in found.names:
             return None
         starts = found.of("start_s")[..., found.names.index(asked)]
-        start = span((starts[1] - starts[best]) / 3600.0)
+        start = mean_interval((starts[1] - starts[best]) / 3600.0)
     return Blamed(
         decision=decided.id,
         task=moment.tasks[view.slot].id,
@@ -207,9 +203,9 @@ def blame_of(
         what=_words(own, view),
         instead=_words(others[best - 2], view),
         hours=start,
-        reward=span(worth[best] - worth[1]),
-        kwh=span((found.totals[1, :, 5] - found.totals[best, :, 5]) / JOULES_PER_KWH),
-        usd=span(found.totals[1, :, 6] - found.totals[best, :, 6]),
+        reward=mean_interval(worth[best] - worth[1]),
+        kwh=mean_interval((found.totals[1, :, 5] - found.totals[best, :, 5]) / JOULES_PER_KWH),
+        usd=mean_interval(found.totals[1, :, 6] - found.totals[best, :, 6]),
         runner_up=others[best - 2],
     )
 

@@ -5,10 +5,9 @@
 Players are what the choice meets: tasks that wait, tasks that run, tasks to come, links, prices, and what was measured
 of the task. Without it a player's part of the cluster is empty: nobody waits, runs or comes, links carry a hundred
 times as much, traffic, energy and carbon cost nothing, the task is as its kind is. What is left with nobody there is
-the plans' own difference. By Monte Carlo over futures and orders: in every future the players come in an order of its
-own and then in its reverse, and a driver is what each adds as it comes, so that ``own + Σ drivers = Δ`` in every future
-and weights times components are ΔR. Most of what drivers vary by lies between futures, so that many futures with two
-orders tell them better than few with all coalitions, at the same cost. Intervals are over futures, orders included.
+the plans' own difference. By Monte Carlo over futures and orders (:mod:`attribution_sched.shapley.futures`), so that
+``own + Σ drivers = Δ`` in every future and weights times components are ΔR. Most of what drivers vary by lies between
+futures, so that many futures with two orders tell them better than few with all coalitions, at the same cost.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from attribution_sched.cluster.engine.engine import release
 from attribution_sched.cluster.fork import Choose, fork
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
-from attribution_sched.explain.played import HOURS, Span
-from attribution_sched.explain.what_if import paired_interval
+from attribution_sched.explain.played import HOURS
 from attribution_sched.scheduler.policy import Policy, go_on_as
-from attribution_sched.shapley.exact import coalition_block, shapley_of_table
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.shapley.futures import estimate_futures
+from attribution_sched.stats.interval import MeanInterval, half_width
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 FUTURES = 192
 """Played by default: about the work of every coalition in 64 futures."""
@@ -51,7 +50,7 @@ class Driver:
     """
 
     player: str
-    spans: tuple[Span, Span, Span, Span]
+    spans: tuple[MeanInterval, MeanInterval, MeanInterval, MeanInterval]
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Brought:
     """
 
     against: str
-    total: tuple[Span, Span, Span, Span]
-    own: tuple[Span, Span, Span, Span]
+    total: tuple[MeanInterval, MeanInterval, MeanInterval, MeanInterval]
+    own: tuple[MeanInterval, MeanInterval, MeanInterval, MeanInterval]
     drivers: tuple[Driver, ...]
     futures: int
     hours: float
@@ -87,6 +86,7 @@ def brought(
     futures: int = FUTURES,
     hours: float = HOURS,
     seed: int = 0,
+    exact: bool = False,
 ) -> Brought | None:
     """Share out what a choice brings over another one.
 
@@ -96,103 +96,54 @@ def brought(
         plan: What was done; None lets the task wait, or stay.
         other: What could have been done.
         against: That in words.
-        futures: How many to play for every coalition.
-        hours: How far.
-        seed: Of the futures.
-
-    Returns:
-        The drivers; None where the decision does not carry its moment, or the cluster refuses a plan.
-    """
-    played = play_coalitions(policy, view, plan, other, futures=futures, hours=hours, seed=seed)
-    if played is None:
-        return None
-    table, shares = played.table, played.shares
-    drivers = tuple(Driver(name, _spans(shares[:, at])) for at, name in enumerate(played.players))
-    total, own = _spans(table[:, -1]), _spans(table[:, 0])
-    return Brought(against, total, own, drivers, futures, played.hours, played.decisions)
-
-
-@dataclass(frozen=True, eq=False)
-class Coalitions:
-    """Differences with only some players there.
-
-    Attributes:
-        players: Those that can make a difference.
-        table: Per future, coalition (in code order) and component, shape ``(F, 2^d, 4)``; NaN where a coalition was not
-            played in a future.
-        shares: Shapley values per future, player and component, shape ``(F, d, 4)``.
-        hours: How far was played.
-        decisions: Decisions that were followed.
-    """
-
-    players: tuple[str, ...]
-    table: FloatArray
-    shares: FloatArray
-    hours: float
-    decisions: int
-
-
-def play_coalitions(
-    policy: Policy, view: Decision, plan: Plan | None, other: Plan | None, *, futures: int, hours: float = HOURS,
-    seed: int = 0, exact: bool = False,
-) -> Coalitions | None:  # fmt: skip
-    """Play two choices with coalitions of players there; see :func:`brought`.
-
-    Args:
-        policy: Who decided.
-        view: The decision.
-        plan: What was done.
-        other: What could have been done.
         futures: How many to play.
         hours: How far.
         seed: Of the futures, and of the orders in which players come.
         exact: Whether to play every coalition in every future, not only those of one order and its reverse.
+
+    Returns:
+        The drivers; None where the decision does not carry its moment, or the cluster refuses a plan.
     """
     moment = view.moment
     if moment is None or view.slot not in moment.tasks:
         return None
     follower, beliefs = go_on_as(policy, view, quick=True)
     players = _there(moment, view)
-    d = len(players)
-    orders = np.stack([np.random.default_rng([seed, 21, f]).permutation(d) for f in range(futures)])
-    # Codes that a future's order and its reverse pass through, nobody first and everybody last.
-    paths = np.stack([_codes(orders), _codes(orders[:, ::-1])], axis=1)
     weights = np.array([view.reward.w_eff, view.reward.w_util, view.reward.w_cost])
-    table, decisions, until_h = np.full((futures, 1 << d, len(COMPONENTS)), np.nan), 0, 0.0
     choices = [Choose(view.slot, plan), Choose(view.slot, other)]
-    for code, mask in enumerate(coalition_block(0, 1 << d, d)):
-        met = np.flatnonzero(exact | (paths == code).any(axis=(1, 2)))
-        if not len(met):
-            continue
-        left = without(moment, view.slot, {name for name, here in zip(players, mask, strict=True) if not here})
-        found = fork(left, choices, met.tolist(), hours, follower, seed, beliefs=beliefs, unchanged=False)
-        if found.codes[1:].min() < 0:
-            return None
-        terms = found.totals[..., 2:5] + found.ends
-        apart = terms[1] - terms[2]
-        table[met, code] = np.concatenate([apart, total_of(apart, weights)[:, None]], axis=1)
-        decisions, until_h = decisions + found.decisions, (found.until_s - found.began_s) / 3600.0
-    shares = shapley_of_table(table, d) if exact and d else _shares(table, orders, paths)
-    return Coalitions(players, table, shares, until_h, decisions)
+    decisions, until_h = 0, 0.0
+
+    def apart(masks: BoolArray, numbers: IntArray) -> FloatArray:
+        nonlocal decisions, until_h
+        rows = []
+        for mask in masks:
+            left = without(moment, view.slot, {name for name, here in zip(players, mask, strict=True) if not here})
+            found = fork(left, choices, numbers.tolist(), hours, follower, seed, beliefs=beliefs, unchanged=False)
+            if found.codes[1:].min() < 0:
+                raise _Refused
+            terms = found.totals[..., 2:5] + found.ends
+            rows.append(np.column_stack([terms[1] - terms[2], total_of(terms[1] - terms[2], weights)]))
+            decisions, until_h = decisions + found.decisions, (found.until_s - found.began_s) / 3600.0
+        return np.stack(rows)
+
+    try:
+        told = estimate_futures(apart, players, COMPONENTS, futures, exact=exact, seed=seed)
+    except _Refused:
+        return None
+    half = half_width(told.standard_error, told.freedom)
+    drivers = tuple(Driver(name, _spans(told.values[at], half[at], futures)) for at, name in enumerate(told.players))
+    total = _spans(told.full, half_width(told.full_error, told.freedom), futures)
+    own = _spans(told.base, half_width(told.base_error, told.freedom), futures)
+    return Brought(against, total, own, drivers, futures, until_h, decisions)
 
 
-def _codes(orders: IntArray) -> IntArray:
-    """Codes of the coalitions that players form as they come in an order, shape ``(F, d + 1)``."""
-    come = np.concatenate([np.zeros((len(orders), 1), dtype=np.int64), 1 << orders], axis=1)
-    return np.asarray(np.cumsum(come, axis=1))
+class _Refused(Exception):
+    """The cluster refuses a plan among some players."""
 
 
-def _shares(table: FloatArray, orders: IntArray, paths: IntArray) -> FloatArray:
-    """What each player adds as it comes, mean over a future's order and its reverse."""
-    rows = np.arange(len(table))[:, None]
-    shares = np.zeros((len(table), orders.shape[1], table.shape[2]))
-    for way, order in enumerate((orders, orders[:, ::-1])):
-        shares[rows, order] += np.diff(table[rows, paths[:, way]], axis=1) / 2.0
-    return shares
-
-
-def _spans(values: FloatArray) -> tuple[Span, Span, Span, Span]:
-    eff, util, cost, whole = (Span(float(column.mean()), *paired_interval(column)) for column in values.T)
+def _spans(mean: FloatArray, half: FloatArray, n: int) -> tuple[MeanInterval, MeanInterval, MeanInterval, MeanInterval]:
+    ends = zip(mean.tolist(), (mean - half).tolist(), (mean + half).tolist(), strict=True)
+    eff, util, cost, whole = (MeanInterval(*each, n) for each in ends)
     return eff, util, cost, whole
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.digits import alike, number
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.overview import RESAMPLES, Overview, limits, mean, resampled_means, widened
+from attribution_sched.explain.overview import RESAMPLES, Overview, spoken_of
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.explain.wording import output_name
+from attribution_sched.stats.bootstrap import PairedBootstrap, limits
 from attribution_sched.types import FloatArray
 from attribution_sched.words.names import input_name
 from attribution_sched.words.say import check_language, say, spaced
@@ -99,19 +100,18 @@ class Comparison:
         if not names:
             raise ExplanationError(problem("players", [], "have no name in common", "Explain with the same players"))
         old, new = _columns(one, names), _columns(other, names)
-        rng = np.random.default_rng(self.seed)
         if self.paired:
             both = np.isfinite(old) & np.isfinite(new)
             old, new = np.where(both, old, np.nan), np.where(both, new, np.nan)
-            gap = np.hstack([np.abs(new) - np.abs(old), new - old])
-            low, high = limits(gap, resampled_means(gap, self.resamples, rng))
-        else:
-            first, second = np.hstack([np.abs(old), old]), np.hstack([np.abs(new), new])
-            draws = -resampled_means(first, self.resamples, rng) + resampled_means(second, self.resamples, rng)
-            fewer = np.minimum(np.isfinite(first).sum(axis=0), np.isfinite(second).sum(axis=0))
-            low, high = widened(mean(second) - mean(first), fewer, draws)
-        before, after = mean(np.abs(old)), mean(np.abs(new))
+        sides = [np.hstack([np.abs(values), values]) for values in (old, new)]
+        # Decisions that are the same ones are resampled alike, others each on its own.
+        first, second = (
+            PairedBootstrap(len(side), self.seed + (0 if self.paired else at), self.resamples).means(side)
+            for at, side in enumerate(sides)
+        )
+        low, high = limits(second - first, np.minimum(*map(spoken_of, sides)))
         k = len(names)
+        before, after = first[0, :k], second[0, :k]
         order = np.argsort(-np.nan_to_num(np.abs(after - before)), kind="stable")
         return Changes(
             output=output,
@@ -121,7 +121,7 @@ class Comparison:
             size=(after - before)[order],
             size_low=low[:k][order],
             size_high=high[:k][order],
-            signed=(mean(new) - mean(old))[order],
+            signed=(second - first)[0, k:][order],
             signed_low=low[k:][order],
             signed_high=high[k:][order],
         )

@@ -20,6 +20,7 @@ from attribution_sched.cluster.decision import Decision, Decisions
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import price, worth
 from attribution_sched.errors import SettingsError, nearest, problem
+from attribution_sched.explain.brought import FUTURES as DRIVER_FUTURES
 from attribution_sched.explain.brought import Brought, brought
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.played import FUTURES, HOURS, Played, play_choices
@@ -203,10 +204,10 @@ def decision_table(
     gain = None
     if drivers and others:
         best = max(others, key=lambda i: others[i])
-        shared = {} if drivers is True else {"futures": int(drivers)}
         gain = brought(
-            policy, view, own, listed[best].plan, against=listed[best].what, hours=hours, seed=seed, **shared
-        )
+            policy, view, own, listed[best].plan, against=listed[best].what, hours=hours, seed=seed,
+            futures=DRIVER_FUTURES if drivers is True else int(drivers),
+        )  # fmt: skip
     grams = None if known[0] is None else known[0]["carbon_g"]
     return DecisionTable(decided.id, _sentence(decided, rows, names), tuple(rows), gain, grams)
 

@@ -5,15 +5,14 @@
 Every coalition is a copy of the cluster without the rest. What is still before the task is played from now on, under
 drawn futures; what lies behind it from its submission on, with the tasks that really came since, each at its time, up
 to now. Players are the tasks that run, wait or came beside it; above twelve they are taken together by tenant. Few
-players: all coalitions in every future. More: in every future they come in orders of its own and in their reverses, and
-a share is what each adds as it comes, so that shares add up in every future and somebody who changes nothing has none.
+players: all coalitions in every future; more: orders and their reverses (:mod:`attribution_sched.shapley.futures`).
 What is left with nobody there, those who may still come included, is told beside the shares. A share below zero is
 somebody whose presence helps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,9 +20,8 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import Remove, fork, slot_of
 from attribution_sched.errors import SettingsError, TaskError, problem
-from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
-from attribution_sched.shapley.exact import coalition_block, shapley_of_table
+from attribution_sched.shapley.futures import Value, estimate_futures
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 MOST_PLAYERS = 12
@@ -141,16 +139,16 @@ def delay_shares(
     own = named[view.slot].id
     played = [0, 0.0]
 
-    def wait_h(masks: BoolArray, numbers: Sequence[int]) -> FloatArray:
+    def wait_h(masks: BoolArray, numbers: IntArray) -> FloatArray:
         gone = [_absent(players, mask) for mask in masks]
         changes = [Remove(each[0], tuple(each[1:])) for each in gone if each]
-        found = fork(moment, changes, list(numbers), hours, follower, seed, beliefs=beliefs)
+        found = fork(moment, changes, numbers.tolist(), hours, follower, seed, beliefs=beliefs)
         played[0] += found.decisions
         played[1] = (found.until_s - found.began_s) / 3600.0
         waits = (found.of("start_s")[..., found.tasks.index(slot_of(moment, own))] - found.began_s) / 3600.0
         # Copy 0 is everybody; the others follow in the order in which they were asked for.
         rows = np.cumsum([bool(each) for each in gone]) * np.array([bool(each) for each in gone])
-        return np.asarray(waits[rows])
+        return np.asarray(waits[rows])[..., None]
 
     mean_h, alone_h, shares = _shared(players, futures, EXACT, PAIRS, seed, wait_h)
     return Delay(
@@ -190,7 +188,7 @@ def past_shares(
     # What it had waited when it was first looked at lies behind everybody.
     before_h = max(0.0, (moment.now_s - here[task].arrived_s) / 3600.0)
 
-    def wait_h(masks: BoolArray, numbers: Sequence[int]) -> FloatArray:
+    def wait_h(masks: BoolArray, numbers: IntArray) -> FloatArray:
         rows = []
         for mask in masks:
             absent = set(_absent(players, mask))
@@ -198,11 +196,11 @@ def past_shares(
             changes = [Remove(gone[0], tuple(gone[1:]))] if gone else []
             coming = [each for each in later if each.id not in absent]
             found = fork(
-                moment, changes, list(numbers), hours, follower, seed, beliefs=beliefs, coming=coming,
+                moment, changes, numbers.tolist(), hours, follower, seed, beliefs=beliefs, coming=coming,
                 unchanged=not gone,
             )  # fmt: skip
             rows.append((found.of("start_s")[-1, :, found.names.index(task)] - found.began_s) / 3600.0)
-        return np.stack(rows)
+        return np.stack(rows)[..., None]
 
     mean_h, alone_h, shares = _shared(players, futures, EXACT_PAST, PAIRS_PAST, seed, wait_h)
     return Waited(hours + before_h, shares, alone_h, hours + before_h - mean_h, by, futures)
@@ -213,9 +211,8 @@ Players = Sequence[tuple[str, tuple[str, ...]]]
 
 
 def _shared(
-    players: Players, futures: int, exact: int, pairs: int, seed: int,
-    wait_h: Callable[[BoolArray, Sequence[int]], FloatArray],
-) -> tuple[float, float, tuple[Share, ...]]:  # fmt: skip
+    players: Players, futures: int, exact: int, pairs: int, seed: int, wait_h: Value
+) -> tuple[float, float, tuple[Share, ...]]:
     """Mean wait with everybody there, with nobody, and the share of each player.
 
     Args:
@@ -224,37 +221,16 @@ def _shared(
         exact: Players up to which all coalitions are played.
         pairs: Orders and their reverses for more players than that.
         seed: Of the orders.
-        wait_h: Hours of wait in coalitions (a row each) and futures, shape ``(n, F)``.
+        wait_h: Hours of wait in coalitions and futures.
     """
-    d = len(players)
-    if d <= exact:
-        table = wait_h(coalition_block(0, 1 << d, d), range(futures)).T[..., None]
-        values = shapley_of_table(table, d)[..., 0] if d else np.zeros((futures, 0))
-        nobody, everybody = table[:, 0, 0], table[:, -1, 0]
-    else:
-        values = np.zeros((futures, d))
-        nobody, everybody = np.zeros(futures), np.zeros(futures)
-        for f in range(futures):
-            rng = np.random.default_rng([seed, 22, f])
-            orders = [order for _ in range(pairs) for order in _both_ways(rng.permutation(d))]
-            ranks = np.stack([np.argsort(order) for order in orders])
-            # Row j of an order's path: the first j that come are there.
-            paths = ranks[:, None, :] < np.arange(d + 1)[None, :, None]
-            masks, where = np.unique(paths.reshape(-1, d), axis=0, return_inverse=True)
-            waits = wait_h(masks, [f])[where.reshape(paths.shape[:2]), 0]
-            for order, path in zip(orders, waits, strict=True):
-                values[f, order] += np.diff(path) / len(orders)
-            nobody[f], everybody[f] = waits[0, 0], waits[0, -1]
-    shares = []
-    for at, (who, tasks) in enumerate(players):
-        mean = float(values[:, at].mean())
-        low, high = paired_interval(values[:, at]) if futures > 1 else (mean, mean)
-        shares.append(Share(who, tasks, mean, low, high))
-    return float(everybody.mean()), float(nobody.mean()), tuple(sorted(shares, key=lambda share: -share.hours))
-
-
-def _both_ways(order: IntArray) -> tuple[IntArray, IntArray]:
-    return order, order[::-1]
+    names = [who for who, _ in players]
+    found = estimate_futures(wait_h, names, ["hours"], futures, exact=len(players) <= exact, pairs=pairs, seed=seed)
+    mean = found.values[:, 0]
+    low, high = (end[:, 0] for end in found.interval()) if futures > 1 else (mean, mean)
+    shares = [
+        Share(who, tasks, float(mean[at]), float(low[at]), float(high[at])) for at, (who, tasks) in enumerate(players)
+    ]
+    return float(found.full[0]), float(found.base[0]), tuple(sorted(shares, key=lambda share: -share.hours))
 
 
 def _absent(players: Players, mask: BoolArray) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from math import comb
+from math import comb, inf
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from attribution_sched.explain.background import Alike, Background
 from attribution_sched.explain.batch import Batch, Prepared, one_by_one, refuse_none, side_by_side
 from attribution_sched.explain.counterfactual import find_flips, rules, smallest_flip
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation
+from attribution_sched.explain.explanation import COMPONENTS, TARGETS, Explanation, estimated
 from attribution_sched.explain.findings import EXPERIENCE, OTHERS, THINKING, Confidence, Interaction, Player
 from attribution_sched.explain.games import DecisionGame
 from attribution_sched.explain.masked_states import Blender, widened
@@ -56,9 +56,10 @@ from attribution_sched.scheduler.policy import (
     Settles,
     Thoughtful,
 )
+from attribution_sched.shapley.budget import Rows
 from attribution_sched.shapley.estimate import Estimate
 from attribution_sched.shapley.explain import estimate, estimate_many
-from attribution_sched.shapley.plan import Rows
+from attribution_sched.stats.interval import half_width
 from attribution_sched.types import FloatArray
 from attribution_sched.words.say import Phrase
 
@@ -97,9 +98,6 @@ EXPERIENCED = "ranker"
 
 CHUNK = 1 << 15
 """Situations of many decisions that are put together at a time."""
-
-HALF = 1.96
-"""Half a 95 % interval in standard errors."""
 
 LEAST_DRAWS = 32
 """Draws behind each sampled interaction at least."""
@@ -252,12 +250,13 @@ class Explainer:
             )
             vectors = [decisions[i].view.attribution for i in batch.members]
             readings = Readings(batch.alike.cast, batch.alike.usual, batch.seen, vectors)
-            shares = np.zeros((2, len(found), len(batch.alike.cast.names), len(found.outputs)))
-            shares[:, :, batch.seats] = found.values, found.standard_error
+            shares = np.zeros((2, len(found), len(batch.alike.cast.names), len(batch.outputs)))
+            for row, each in enumerate(found):
+                shares[:, row, batch.seats] = each.values, each.standard_error
             weights, compared = batch.seen.weights, batch.alike.background
             for row, i in enumerate(batch.members):
                 parts[i] = self._explanation(
-                    decisions[i], name, found.take(row), None, readings.of(row), weights[row], shares[:, row], compared,
+                    decisions[i], name, found[row], None, readings.of(row), weights[row], shares[:, row], compared,
                     batch.notes[row],
                 )  # fmt: skip
         seconds = (time.perf_counter() - began) / len(decisions)
@@ -460,21 +459,11 @@ class Explainer:
             subject=Phrase("plan.subject", task=decided.view.kind.model.name, plan=plan),
             target="log_odds" if target == "log_probability" and contrasted else target,
             players=players,
-            outputs=found.outputs,
-            values=shares[0],
-            standard_error=shares[1],
-            base=found.base,
-            value=found.full,
+            **{**estimated(found), "values": shares[0], "standard_error": shares[1]},
             weights=tuple(weights.tolist()) if found.outputs[0] in COMPONENTS else None,
             against=describe_plan(against, domains, replanning=replanning) if contrasted else "",
-            method=found.method,
-            degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
-            rows=found.rows,
-            background=found.background,
             background_name=background.name,
             background_ids=background.ids,
-            seed=found.seed,
-            converged=found.converged,
             confidence=said,
             notes=(*notes, FIXED) if found.reading == "population" else notes,
         )
@@ -495,7 +484,7 @@ class Explainer:
         self, ready: Prepared, told: Explanation, most: int, seed: int, reading: str
     ) -> tuple[Interaction, ...]:
         from attribution_sched.explain.games import strongest_pairs
-        from attribution_sched.shapley.plan import QUICK_ROWS
+        from attribution_sched.shapley.budget import QUICK_ROWS
 
         strongest = [name for name in (told.names[i] for i in told.drivers(most=most)) if name in ready.game.players]
         if len(strongest) < 2:
@@ -507,7 +496,8 @@ class Explainer:
 def _with_thinking(told: Explanation, view: Decision, by: Overruled) -> Explanation:
     """What thinking, or experience, added beside what the agents said, and their own choice as the other one."""
     domains = [domain.name for domain in view.cost.cluster.domains]
-    shown = {"gain": number(by.gain, 2, signed=True), "error": number(HALF * by.error, 2)}
+    error = float(half_width(by.error, by.copies - 1.0 if by.copies > 1 else inf))
+    shown = {"gain": number(by.gain, 2, signed=True), "error": number(error, 2)}
     name, value = THINKING, Phrase("reading.thought", futures=by.copies, **shown)
     if not by.copies:
         name, value = EXPERIENCE, Phrase("reading.experience", added=number(by.added, 2, signed=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.findings import Change, Confidence, Counterfactual, Interaction, Player, Rule
+from attribution_sched.shapley.estimate import Estimate
+from attribution_sched.stats.interval import half_width
 from attribution_sched.types import SIGNS as SIGNS
 from attribution_sched.types import FloatArray
 from attribution_sched.words.catalogue import texts
@@ -24,6 +27,20 @@ COMPONENTS: tuple[str, ...] = ("R_eff", "R_util", "R_cost")
 TOTAL = "R"
 TARGETS: tuple[str, ...] = ("decision", "terms", "simulator", "log_probability", "log_odds", "choice", "model")
 """What can be explained; in words: the variants of the message ``target.explained``."""
+
+
+def whole_degrees(freedom: float) -> int:
+    """Degrees of freedom as explanations keep them: 0 if nothing is random."""
+    return 0 if isinf(freedom) else max(1, int(freedom))
+
+
+def estimated(found: Estimate) -> dict[str, Any]:
+    """Fields of an explanation that an estimate of Shapley values answers."""
+    return {
+        "outputs": found.outputs, "values": found.values, "standard_error": found.standard_error, "base": found.base,
+        "value": found.full, "method": found.method, "degrees": whole_degrees(found.freedom),
+        "rows": found.evaluations, "background": found.background, "seed": found.seed, "converged": found.converged,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +151,7 @@ class Explanation:
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Confidence limits of all shares, each of shape ``(P, C)``."""
-        if not 0.0 < level < 1.0:
-            raise ExplanationError(problem("level", level, "must lie between 0 and 1", "Use 0.95"))
-        from scipy.stats import norm, t
-
-        half = t.ppf(0.5 + level / 2, self.degrees) if self.degrees else norm.ppf(0.5 + level / 2)
-        width = float(half) * self.standard_error
+        width = half_width(self.standard_error, self.degrees or inf, level)
         return self.values - width, self.values + width
 
     def significant(self, output: str | None = None, level: float = 0.95) -> NDArray[np.bool_]:

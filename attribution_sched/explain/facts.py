@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.explain.explanation import COMPONENTS, SIGNS, TOTAL, Explanation
 from attribution_sched.explain.findings import Interaction, Player
+from attribution_sched.stats.interval import half_width
 from attribution_sched.types import FloatArray
 
 BEHAVIOUR: tuple[str, ...] = ("decision", "log_probability", "log_odds", "choice")
@@ -115,10 +117,9 @@ def drivers(explanation: Explanation, output: str, most: int) -> Drivers:
 
 def interaction(explanation: Explanation) -> tuple[Interaction, float] | None:
     """The strongest interaction whose interval does not include 0, with the half-width of that interval."""
-    from scipy.stats import norm, t
 
     def half(pair: Interaction) -> float:
-        return float(t.ppf(0.975, pair.degrees) if pair.degrees else norm.ppf(0.975)) * pair.standard_error
+        return float(half_width(pair.standard_error, pair.degrees or inf))
 
     certain = [pair for pair in explanation.interactions if abs(pair.value) > max(half(pair), 0.0)]
     scales = {output: float(np.abs(explanation.values[:, c]).sum()) for c, output in enumerate(explanation.outputs)}

@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
+from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation, estimated
 from attribution_sched.explain.findings import Player
 from attribution_sched.explain.recorder import Decided
 from attribution_sched.explain.targets import with_total
 from attribution_sched.scheduler.policy import Policy, TreeReader
+from attribution_sched.shapley.budget import Rows
 from attribution_sched.shapley.estimate import Estimate
 from attribution_sched.shapley.explain import estimate_many
 from attribution_sched.shapley.game import BatchGame
-from attribution_sched.shapley.plan import Rows
-from attribution_sched.shapley.tabular import Model, TabularBatchGame
+from attribution_sched.shapley.tabular import Model, TabularGame
 from attribution_sched.shapley.tree import FlatTree, explain_tree
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 from attribution_sched.words.say import Phrase, in_language, say
@@ -141,7 +141,7 @@ class FlatExplainer:
         began = time.perf_counter()
         inputs = np.asarray(x, dtype=np.float64)
         if isinstance(self.model, FlatTree) and method in ("auto", "exact") and self.weights is None:
-            game = TabularBatchGame(self.model, inputs, self.background, self.groups, names=self.names)
+            game = TabularGame(self.model, inputs, self.background, self.groups, names=self.names)
             found = explain_tree(self.model, inputs, self.background, game.players, game.member, self.outputs[0])
         else:
             found = estimate_many(
@@ -151,11 +151,11 @@ class FlatExplainer:
         seconds = (time.perf_counter() - began) / len(inputs)
         ids = [str(i) for i in range(len(inputs))] if decisions is None else list(decisions)
         said = [""] * len(inputs) if subjects is None else list(subjects)
-        return [self._explanation(row, found.take(i), ids[i], said[i], seconds) for i, row in enumerate(inputs)]
+        return [self._explanation(row, found[i], ids[i], said[i], seconds) for i, row in enumerate(inputs)]
 
     def game(self, x: NDArray[np.float64]) -> BatchGame:
         """Inputs ``(n, f)`` as games."""
-        game = TabularBatchGame(self.model, x, self.background, self.groups, names=self.names, outputs=self.outputs)
+        game = TabularGame(self.model, x, self.background, self.groups, names=self.names, outputs=self.outputs)
         return game if self.weights is None else Totalled(game, np.array(self.weights))
 
     def _explanation(
@@ -173,19 +173,9 @@ class FlatExplainer:
             subject=subject,
             target="model",
             players=tuple(players),
-            outputs=found.outputs,
-            values=found.values,
-            standard_error=found.standard_error,
-            base=found.base,
-            value=found.full,
+            **estimated(found),
             weights=self.weights,
-            method=found.method,
-            degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
-            rows=found.rows,
-            background=found.background,
             background_name=Phrase("background.inputs", count=len(self.background)),
-            seed=found.seed,
-            converged=found.converged,
             seconds=seconds,
         )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isinf
 
 import numpy as np
 
+from attribution_sched.explain.explanation import whole_degrees
 from attribution_sched.explain.findings import Interaction
 from attribution_sched.explain.masked_states import Blender
 from attribution_sched.explain.targets import Target
@@ -72,7 +72,7 @@ def strongest_pairs(
         reading: What the background stands for, ``sample`` or ``population``.
     """
     found = interactions(game, players, budget_rows=rows, seed=seed, background=reading)
-    degrees = 0 if isinf(found.freedom) else max(1, int(found.freedom))
+    degrees = whole_degrees(found.freedom)
     listed = [
         Interaction(
             found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]), degrees

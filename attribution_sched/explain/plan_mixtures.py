@@ -29,7 +29,7 @@ from attribution_sched.cluster.plan import (
 )
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.planning.candidates import runnable, taken
-from attribution_sched.shapley.exact import coalition_block
+from attribution_sched.shapley.exact import all_coalitions
 from attribution_sched.types import IntArray
 
 DOMAINS, CUTS, LAYOUT, NUMBERS, MICRO = "domains", "cut points", "layout", "precision", "microbatch"
@@ -88,7 +88,7 @@ def rows_of(plan: Plan) -> IntArray:
 
 def mixed(own: IntArray, others: IntArray, parts: Sequence[str]) -> IntArray:
     """Every mixture of a plan ``(P, 11)`` with others of its shape ``(D, P, 11)``, shape ``(D, 2^k, P, 11)``."""
-    present = coalition_block(0, 1 << len(parts), len(parts))
+    present = all_coalitions(len(parts))
     keep = np.ones((len(present), own.shape[1]), dtype=np.bool_)
     for bit, part in enumerate(parts):
         keep[:, COLUMNS[part]] = present[:, bit, None]
@@ -127,12 +127,12 @@ def between(view: Decision, plan: Plan, other: Plan) -> Hybrids:
     if not differing:
         fix = "Name a plan that runs elsewhere or otherwise, or use 'menu'"
         raise ExplanationError(problem("against", "the plan itself", "has no part that differs", fix))
-    codes = coalition_block(0, 1 << len(differing), len(differing))
+    codes = all_coalitions(len(differing))
     made = [_hybrid(plan, other, dict(zip(differing, keep, strict=True))) for keep in codes]
     batch = _packed(view, [rows for rows, _ in made], np.array([schedule for _, schedule in made]))
     can = np.array([rows is not None for rows, _ in made]) & runnable(view, batch)
     for blocks in sorted(map(sorted, _partitions(list(range(len(differing))))), key=len, reverse=True):
-        inside = coalition_block(0, 1 << len(blocks), len(blocks))
+        inside = all_coalitions(len(blocks))
         code = sum((inside[:, b] * sum(1 << part for part in block) for b, block in enumerate(blocks)), np.int64(0))
         if can[code].all():
             named = tuple(tuple(differing[part] for part in block) for block in blocks)

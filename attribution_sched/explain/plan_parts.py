@@ -41,7 +41,7 @@ from attribution_sched.cluster.world import World
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.explain.alternatives import alternatives, like_situations
 from attribution_sched.explain.background import Background
-from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation
+from attribution_sched.explain.explanation import COMPONENTS, TOTAL, Explanation, estimated
 from attribution_sched.explain.findings import Interaction, Player
 from attribution_sched.explain.games import strongest_pairs
 from attribution_sched.explain.masked_states import Blender, widened
@@ -69,9 +69,9 @@ from attribution_sched.planning.candidates import runnable, taken
 from attribution_sched.planning.local_search import every_cut
 from attribution_sched.planning.segment_table import formats_of_all
 from attribution_sched.scheduler.policy import Appraiser, BatchAppraiser, Policy
-from attribution_sched.shapley.exact import coalition_block
+from attribution_sched.shapley.budget import STANDARD_ROWS
+from attribution_sched.shapley.exact import all_coalitions, codes_of
 from attribution_sched.shapley.explain import estimate
-from attribution_sched.shapley.plan import STANDARD_ROWS
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 from attribution_sched.words.say import Phrase
 
@@ -180,19 +180,19 @@ class PartsGame:
         """Components and total ``(n, 4)``."""
         if self.n_background << len(self.players) > STANDARD_ROWS:
             return self._play(coalitions, background)
-        return self._table[background, coalitions @ (1 << np.arange(len(self.players)))]
+        return self._table[background, codes_of(coalitions)]
 
     @cached_property
     def _table(self) -> FloatArray:
         """Every coalition with every background, ``(B, 2^d, 4)``: shares and interactions ask for the same ones."""
         d, states = len(self.players), self.n_background
-        every, background = np.tile(coalition_block(0, 1 << d, d), (states, 1)), np.repeat(np.arange(states), 1 << d)
+        every, background = np.tile(all_coalitions(d), (states, 1)), np.repeat(np.arange(states), 1 << d)
         parts = [slice(start, start + _CHUNK_ROWS) for start in range(0, len(every), _CHUNK_ROWS)]
         return np.concatenate([self._play(every[p], background[p]) for p in parts]).reshape(states, 1 << d, -1)
 
     def _play(self, coalitions: BoolArray, background: IntArray) -> FloatArray:
         parts = len(self.hybrids.blocks)
-        code = coalitions[:, :parts] @ (1 << np.arange(parts))
+        code = codes_of(coalitions[:, :parts])
         everybody = np.ones((len(coalitions), self.n_seats), dtype=np.bool_)
         everybody[:, self.seats] = coalitions[:, parts:]
         situations = self.blend(everybody, self.states[background], np.zeros(len(coalitions), dtype=np.int64))
@@ -516,19 +516,14 @@ class PartsExplainer:
             subject=Phrase("plan.subject", task=view.kind.model.name, plan=plan),
             target=target,
             players=players,
-            outputs=found.outputs,
-            values=found.values,
-            standard_error=found.standard_error,
-            base=found.base,
-            value=found.full,
+            **{
+                **estimated(found),
+                "rows": found.evaluations * game.repeats,
+                "background": found.background if crossed or not game.contrast else 0,
+            },
             weights=tuple(float(w) for w in game.weights),  # type: ignore[arg-type]
             against=describe_plan(game.hybrids.others().plan(0), domains) if game.contrast else "",
-            method=found.method,
-            degrees=0 if np.isinf(found.freedom) else max(1, int(found.freedom)),
-            rows=found.rows * game.repeats,
-            background=found.background if crossed or not game.contrast else 0,
             background_name=like,
-            seed=seed,
             seconds=time.perf_counter() - began,
             interactions=pairs,
         )

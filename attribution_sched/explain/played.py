@@ -16,25 +16,11 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.fork import Choose, fork
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.reward import total_of
-from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.stats.interval import MeanInterval, mean_interval
 from attribution_sched.types import FloatArray
 
 FUTURES, HOURS = 16, 6.0
-
-
-@dataclass(frozen=True)
-class Span:
-    """A mean over futures with its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def certain(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0.0 or self.high < 0.0
 
 
 @dataclass(frozen=True)
@@ -55,10 +41,10 @@ class Played:
         follower: Who decided in them after the choice.
     """
 
-    reward: Span
-    r_eff: Span
-    r_util: Span
-    r_cost: Span
+    reward: MeanInterval
+    r_eff: MeanInterval
+    r_util: MeanInterval
+    r_cost: MeanInterval
     start_s: float
     kwh: float
     usd: float
@@ -103,9 +89,8 @@ def play_choices(
     terms = found.totals[..., 2:5] + found.ends
     worth, start_s = total_of(terms, weights), found.of("start_s")[..., found.tasks.index(view.slot)]
 
-    def span(values: FloatArray, copy: int) -> Span:
-        apart = values[copy] - values[1]
-        return Span(float(apart.mean()), *paired_interval(apart))
+    def span(values: FloatArray, copy: int) -> MeanInterval:
+        return mean_interval(values[copy] - values[1])
 
     def mean(values: FloatArray, copy: int) -> float:
         return float((values[copy] - values[1]).mean())

@@ -16,7 +16,8 @@ import numpy as np
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.executors.shadow import Shadow, ShadowJob, ShadowNode, futures, play
 from attribution_sched.explain.digits import number
-from attribution_sched.explain.what_if import FUTURES, Effect, Shift, WhatIf, paired_interval
+from attribution_sched.explain.what_if import FUTURES, Effect, Shift, WhatIf
+from attribution_sched.stats.interval import mean_interval
 from attribution_sched.words.say import Phrase
 
 FOLLOWER = "backfill"
@@ -119,9 +120,8 @@ def _told(
     }  # fmt: skip
     effects = []
     for name, (unit, values) in columns.items():
-        low, high = paired_interval(values[1] - values[0])
-        without, with_it = float(values[0].mean()), float(values[1].mean())
-        effects.append(Effect(name, unit, without, with_it, float((values[1] - values[0]).mean()), low, high))
+        by, without, with_it = mean_interval(values[1] - values[0]), float(values[0].mean()), float(values[1].mean())
+        effects.append(Effect(name, unit, without, with_it, by.mean, by.low, by.high))
     shifts = []
     for at, name in enumerate(waiting):
         known = both[:, at]

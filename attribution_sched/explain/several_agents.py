@@ -22,10 +22,9 @@ from attribution_sched.errors import ExplanationError, SettingsError, problem
 from attribution_sched.explain import facts
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.explanation import Explanation
-from attribution_sched.explain.played import Span
 from attribution_sched.explain.recorder import Decided, perceived
-from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.scheduler.policy import Policy, go_on_as
+from attribution_sched.stats.interval import MeanInterval, mean_interval
 from attribution_sched.words.names import input_name
 from attribution_sched.words.say import Phrase, in_language, say
 
@@ -49,7 +48,7 @@ class AgentChoice:
     plan: Plan | None
     what: str
     explanation: Explanation | None
-    reward: Span | None
+    reward: MeanInterval | None
 
     @property
     def delta(self) -> str:
@@ -190,7 +189,7 @@ def _words(plan: Plan | None, view: Decision) -> str:
 
 def _played(
     policy: Policy, view: Decision, plans: Sequence[Plan | None], futures: int, hours: float, seed: int
-) -> tuple[dict[Plan | None, Span], tuple[Plan | None] | None, float]:
+) -> tuple[dict[Plan | None, MeanInterval], tuple[Plan | None] | None, float]:
     """R of each choice over the first one, the choice that is best for certain, and by how much."""
     moment = view.moment
     if moment is None or view.slot not in moment.tasks:
@@ -205,9 +204,9 @@ def _played(
     spans = {}
     for plan, values in worth.items():
         apart = values - worth[plans[0]]
-        spans[plan] = Span(float(apart.mean()), *paired_interval(apart))
+        spans[plan] = mean_interval(apart)
     best = max(worth, key=lambda plan: float(worth[plan].mean()))
     apart_of = {plan: worth[best] - values for plan, values in worth.items() if plan != best}
-    if not apart_of or any(paired_interval(apart)[0] <= 0.0 for apart in apart_of.values()):
+    if not apart_of or any(mean_interval(apart).low <= 0.0 for apart in apart_of.values()):
         return spans, None, 0.0
     return spans, (best,), min(float(apart.mean()) for apart in apart_of.values())

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from attribution_sched.explain.decision_table import Alternative, DecisionTable
 from attribution_sched.explain.digits import number, share
-from attribution_sched.explain.played import Played, Span
+from attribution_sched.explain.played import Played
 from attribution_sched.explain.when import who_goes_on
+from attribution_sched.stats.interval import MeanInterval
 from attribution_sched.words.say import in_language, say
 
 NONE = "–"
@@ -60,10 +61,10 @@ def _lines(row: Alternative, lang: str) -> list[str]:
     return [in_language(row.what, lang), *below]
 
 
-def spans_in_words(spans: Sequence[Span]) -> list[str]:
+def spans_in_words(spans: Sequence[MeanInterval]) -> list[str]:
     """Differences with half their interval; 0 where that is all there is to see."""
 
-    def told(span: Span) -> str:
+    def told(span: MeanInterval) -> str:
         if max(abs(span.low), abs(span.high)) < SMALL:
             return "0"
         half = (span.high - span.low) / 2.0

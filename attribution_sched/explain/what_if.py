@@ -34,10 +34,11 @@ from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.when import AT_ONCE_S, span_words, who_goes_on
 from attribution_sched.scheduler.policy import Foresight, Policy, go_on_as, twin
+from attribution_sched.stats.interval import mean_interval
 from attribution_sched.types import FloatArray, Task
 from attribution_sched.words.say import Phrase, say
 
-FUTURES, HOURS, LEVEL = 32, 24.0, 0.95
+FUTURES, HOURS = 32, 24.0
 MOST_ARRIVALS, FEWER_ARRIVALS = 1000.0, 30.0
 """No further than so many tasks are expected to come; fewer where a policy has to be asked in every copy."""
 
@@ -232,9 +233,9 @@ def _told(found: Fork, copy: int, words: Phrase, follower: str) -> WhatIf:
     for name, unit in QUANTITIES:
         values = columns[name]
         apart = values[copy] - values[0]
-        low, high = paired_interval(apart)
+        by = mean_interval(apart)
         effects.append(
-            Effect(name, unit, float(values[0].mean()), float(values[copy].mean()), float(apart.mean()), low, high)
+            Effect(name, unit, float(values[0].mean()), float(values[copy].mean()), by.mean, by.low, by.high)
         )
     return WhatIf(
         words, tuple(effects), _shifts(found, copy), found.totals.shape[1], (found.until_s - found.began_s) / 3600.0,
@@ -264,18 +265,6 @@ def _columns(found: Fork) -> dict[str, FloatArray]:
         "r_util": terms[..., 1],
         "r_cost": terms[..., 2],
     }
-
-
-def paired_interval(apart: FloatArray, level: float = LEVEL) -> tuple[float, float]:
-    """Student's interval of the mean of paired differences; a point where all are equal."""
-    mean, spread = float(apart.mean()), float(apart.std(ddof=1))
-    if spread == 0.0:
-        return mean, mean
-    # A third of a second to load: whoever only decides does without.
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(apart) - 1, 0.5 + level / 2.0)) * spread / math.sqrt(len(apart))
-    return mean - half, mean + half
 
 
 def _shifts(found: Fork, copy: int) -> tuple[Shift, ...]:

@@ -18,6 +18,7 @@ from attribution_sched.explain.explanation import COMPONENTS, SIGNS
 from attribution_sched.explain.stacking import Stack, stack
 from attribution_sched.feedback.targets import FeedbackSettings
 from attribution_sched.feedback.window import Window
+from attribution_sched.stats.interval import standard_error
 from attribution_sched.types import BoolArray, FloatArray
 
 Damping = Mapping[str, Mapping[str, float]]
@@ -103,7 +104,7 @@ def _test(error: FloatArray, share: FloatArray, certain: BoolArray) -> tuple[flo
     if spread <= 1e-12 * max(1e-12, float(np.abs(gain).max())):
         chance = 0.5 if total == 0.0 else float(total < 0.0)
     else:
-        chance = float(stdtr(n - 1, -gain.mean() / (spread / np.sqrt(n))))
+        chance = float(stdtr(n - 1, -gain.mean() / standard_error(gain)))
     return total, chance, 1.0 - chance
 
 

@@ -19,6 +19,7 @@ from attribution_sched.errors import CheckpointError, ModelFitError, SettingsErr
 from attribution_sched.feedback.ascent import WEIGHTS
 from attribution_sched.feedback.targets import Targets
 from attribution_sched.feedback.window import Window
+from attribution_sched.stats.interval import quantile
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,7 @@ def judge(before: tuple[float, ...], now: tuple[float, ...], tolerance: float, l
         return Verdict(
             float(then.mean()), float(today.mean()), mean, math.nan, allowed, n, level, mean < -allowed, mean > allowed
         )
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(n - 1, level)) * float(change.std(ddof=1)) / math.sqrt(n)
+    half = quantile(n - 1.0, level) * float(change.std(ddof=1)) / math.sqrt(n)
     fallen, risen = mean < -allowed and mean + half < 0.0, mean - half > 0.0
     return Verdict(float(then.mean()), float(today.mean()), mean, mean + half, allowed, n, level, fallen, risen)
 

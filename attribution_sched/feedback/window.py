@@ -12,6 +12,7 @@ import numpy as np
 from attribution_sched.errors import ModelFitError, nearest, problem
 from attribution_sched.explain.explanation import COMPONENTS, Explanation
 from attribution_sched.feedback.targets import KINDS
+from attribution_sched.stats.interval import half_width, standard_error
 from attribution_sched.types import FloatArray
 
 DAY_S = 86_400.0
@@ -118,9 +119,7 @@ class Measurement:
         """Student's limits; without end for a single decision."""
         if self.count < 2:
             return -math.inf, math.inf
-        from scipy.special import stdtrit
-
-        half = float(stdtrit(self.count - 1, 0.5 + level / 2)) * self.standard_error
+        half = float(half_width(self.standard_error, self.count - 1.0, level))
         return self.value - half, self.value + half
 
 
@@ -237,7 +236,7 @@ def _check(name: str, value: float, least: float | None) -> None:
 
 def _mean(values: FloatArray) -> Measurement:
     n = len(values)
-    error = float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+    error = float(standard_error(values)) if n > 1 else math.inf
     return Measurement(float(values.mean()), error, n)
 
 

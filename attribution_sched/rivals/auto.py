@@ -19,6 +19,7 @@ from attribution_sched.cluster.plan import Plan
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.scheduler.policy import AttributionReader, Episodic, Hurried, Policy, QueueOrder, Recallable
+from attribution_sched.stats.interval import standard_error
 from attribution_sched.types import FloatArray
 
 CONTENDERS = ("sjf", "least-loaded", "greedy", "exact-switch", "rule", "rule+fork", "hi-ppo")
@@ -189,4 +190,4 @@ class Auto:
 
 
 def _error(apart: FloatArray) -> float:
-    return float(apart.std(ddof=1) / np.sqrt(len(apart))) if len(apart) > 1 else 0.0
+    return float(standard_error(apart)) if len(apart) > 1 else 0.0

@@ -28,7 +28,7 @@ REGIONS = 8
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PricedPlan:
     """A plan and the step time its planner expects, not what the cost model says of it."""
 
     plan: Plan
@@ -110,7 +110,7 @@ def plan_like_sailor(
     return found.plan
 
 
-def search(instance: Instance, *, rescored: int = 0) -> Estimate | None:
+def search(instance: Instance, *, rescored: int = 0) -> PricedPlan | None:
     """Find the plan of best estimate; None if nothing fits.
 
     Args:
@@ -121,7 +121,7 @@ def search(instance: Instance, *, rescored: int = 0) -> Estimate | None:
     if order.size == 0:
         return None
     precision = int(half_precision(instance, order))
-    found: list[Estimate] = []
+    found: list[PricedPlan] = []
     for micro in dict.fromkeys(instance.microbatches):
         previous = np.inf
         dp = 1 << (int(instance.free_devices.max()).bit_length() - 1)
@@ -142,7 +142,7 @@ def search(instance: Instance, *, rescored: int = 0) -> Estimate | None:
     ranked = [at for at in np.argsort([estimate.step_s for estimate in found], kind="stable") if priced.fits[at]]
     if not ranked:
         return None
-    chosen: Estimate = found[min(ranked[: max(1, rescored)], key=lambda at: float(priced.step_s[at]))]
+    chosen: PricedPlan = found[min(ranked[: max(1, rescored)], key=lambda at: float(priced.step_s[at]))]
     return chosen
 
 
@@ -178,7 +178,7 @@ def estimate_s(instance: Instance, plan: Plan) -> float:
     return slowest
 
 
-def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precision: int) -> Estimate | None:
+def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precision: int) -> PricedPlan | None:
     """Try every number of stages at one (microbatch, dp)."""
     n_layers, m = instance.n_layers, instance.batch_size // micro
     segments = min(instance.max_segments, order.size)
@@ -194,7 +194,7 @@ def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precis
                 Segment(domain, first, stop, dp, tp, pp, PRECISIONS[precision])
                 for domain, first, stop, tp, pp in rows[:used].tolist()
             )
-            best = Estimate(Plan((Replica(chain, micro, m),)), float(took))
+            best = PricedPlan(Plan((Replica(chain, micro, m),)), float(took))
     return best
 
 

@@ -32,6 +32,7 @@ from attribution_sched.scheduler.glass_box.trees import NO_TREES, Trees
 from attribution_sched.scheduler.hi_ppo.candidates import OWN, TRIED, ComparedActor, Deviating, RuleActor, distinct
 from attribution_sched.scheduler.hi_ppo.decode import Planner, decode
 from attribution_sched.scheduler.rule_follower import RuleFollower
+from attribution_sched.stats.interval import standard_error
 from attribution_sched.types import Attributor, FloatArray, Task
 
 if TYPE_CHECKING:
@@ -469,7 +470,7 @@ def _judge(
     error, shrunk = np.zeros(n), np.zeros(n)
     for i in range(1, n):
         if len(paired[i]) > 1 and np.isfinite(gain[i]):
-            error[i] = paired[i].std(ddof=1) / np.sqrt(len(paired[i]))
+            error[i] = standard_error(paired[i])
             # James and Stein: of a gain whose square is hardly above its noise, little is to be expected again.
             shrunk[i] = gain[i] * max(0.0, 1.0 - error[i] ** 2 / gain[i] ** 2) if gain[i] != 0.0 else 0.0
             if listed[i].trusted and gain[i] > 0.0:

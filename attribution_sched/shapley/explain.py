@@ -19,14 +19,13 @@ from math import inf
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, problem
-from attribution_sched.shapley.estimate import Estimate, Estimates, half_width
-from attribution_sched.shapley.evaluate import Evaluator, Progress, follow
+from attribution_sched.shapley.budget import LEAST_WALKS, Ask, Rows, settle
+from attribution_sched.shapley.estimate import Estimate, StateMeans, StateSums, error_of_base, error_of_mean
 from attribution_sched.shapley.exact import exact_states
-from attribution_sched.shapley.game import BatchGame, Game, SingleGame, StackedGame, check_game
-from attribution_sched.shapley.kernel import kernel_plan, kernel_values, least_pairs
-from attribution_sched.shapley.permutation import rows_per_walk, walk_plan, walk_values
-from attribution_sched.shapley.plan import LEAST_WALKS, Ask, Rows, settle
-from attribution_sched.shapley.spread import StateMeans, StateSums, error_of_base, error_of_mean
+from attribution_sched.shapley.game import BatchGame, Evaluator, Game, Progress, StackedGame, check_game, follow
+from attribution_sched.shapley.orders import rows_per_walk, walk_plan, walk_values
+from attribution_sched.shapley.regression import kernel_plan, kernel_values, least_pairs
+from attribution_sched.stats.interval import half_width
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 _BLOCK_ROWS = 1 << 19
@@ -76,8 +75,8 @@ def estimate(
     Returns:
         The values with their standard errors. They sum to ``full - base``.
     """
-    many = estimate_many(
-        SingleGame(game),
+    return estimate_many(
+        [game],
         method=method,
         budget_rows=budget_rows,
         precision=precision,
@@ -87,8 +86,7 @@ def estimate(
         chunk=chunk,
         progress=progress,
         background=background,
-    )
-    return many.take(0)
+    )[0]
 
 
 def estimate_many(
@@ -103,7 +101,7 @@ def estimate_many(
     chunk: int = 4096,
     progress: bool | Progress | None = None,
     background: str = "sample",
-) -> Estimates:
+) -> list[Estimate]:
     """Explain many decisions with one plan of coalitions, their rows valued together.
 
     Arguments as for :func:`estimate`. ``budget_rows`` is per decision, ``time_s`` for all of them; a decision that has
@@ -139,27 +137,22 @@ def estimate_many(
         for number, block in enumerate(blocks, start=1):
             deadline_s = None if ask.time_s is None else start_s + ask.time_s * number / len(blocks)
             parts.append(_explain_block(evaluate, block, ask, deadline_s))
-    return Estimates(
-        players=game.players,
-        outputs=game.outputs,
-        values=np.concatenate([part.values for part in parts]),
-        standard_error=np.concatenate([part.error for part in parts]),
-        base=np.concatenate([part.base for part in parts]),
-        base_error=np.concatenate([part.base_error for part in parts]),
-        full=np.concatenate([part.full for part in parts]),
-        rows=np.concatenate([part.rows for part in parts]),
-        method=ask.method,
-        background=np.concatenate([part.states for part in parts]),
-        seed=seed,
-        converged=np.concatenate([part.converged for part in parts]),
-        freedom=np.concatenate([part.freedom for part in parts]),
-        reading="population" if game.n_background == 1 else ask.reading,
-    )
+    reading = "population" if game.n_background == 1 else ask.reading
+    return [
+        Estimate(
+            players=game.players, outputs=game.outputs, method=ask.method, seed=seed, reading=reading,
+            values=block.values[i], standard_error=block.error[i], base=block.base[i], base_error=block.base_error[i],
+            full=block.full[i], evaluations=int(block.rows[i]), background=int(block.states[i]),
+            converged=bool(block.converged[i]), freedom=float(block.freedom[i]),
+        )
+        for block in parts
+        for i in range(len(block.values))
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Results of some decisions; axes as in Estimates."""
+    """Results of some decisions; axes as in Estimate with the decisions in front."""
 
     values: FloatArray
     error: FloatArray

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, inf
+from math import inf
 from typing import Literal
 
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, nearest, problem
-from attribution_sched.shapley.estimate import Reading, half_width
-from attribution_sched.shapley.evaluate import Evaluator, Progress, follow
-from attribution_sched.shapley.exact import MAX_PLAYERS, coalition_block
-from attribution_sched.shapley.game import Game, SingleGame, check_game
-from attribution_sched.shapley.permutation import state_sequence
-from attribution_sched.shapley.plan import STANDARD_ROWS
-from attribution_sched.shapley.spread import StateMeans, StateSums, error_of_mean
-from attribution_sched.types import FloatArray
+from attribution_sched.shapley.budget import STANDARD_ROWS
+from attribution_sched.shapley.estimate import Reading, StateMeans, StateSums, error_of_mean
+from attribution_sched.shapley.exact import MAX_PLAYERS, all_coalitions, shapley_weights
+from attribution_sched.shapley.game import Evaluator, Game, Progress, StackedGame, check_game, follow
+from attribution_sched.shapley.orders import state_sequence
+from attribution_sched.stats.interval import LEVEL, half_width
+from attribution_sched.types import FloatArray, IntArray
 
 _ONE = np.zeros(1, dtype=np.int64)
 _CUTS = 5
@@ -41,7 +40,7 @@ class Interactions:
         outputs: Names of the C outputs.
         values: (m, m, C) symmetric, zero on the diagonal.
         standard_error: (m, m, C) their standard errors.
-        rows: Rows valued.
+        evaluations: Rows valued.
         method: "exact" or "sampled".
         background: Distinct background states used.
         seed: Seed of the coalitions.
@@ -52,13 +51,13 @@ class Interactions:
     outputs: tuple[str, ...]
     values: FloatArray
     standard_error: FloatArray
-    rows: int
+    evaluations: int
     method: Literal["exact", "sampled"]
     background: int
     seed: int
     freedom: float = inf
 
-    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends (m, m, C) of the confidence interval of each interaction."""
         half = half_width(self.standard_error, self.freedom, level)
         return self.values - half, self.values + half
@@ -85,7 +84,7 @@ def interactions(
         progress: True for a bar, or a function of the rows done and the most rows there may be.
         background: ``sample`` or ``population``, as for :func:`~attribution_sched.shapley.explain.estimate`.
     """
-    batch = SingleGame(game)
+    batch = StackedGame([game])
     check_game(batch)
     chosen = tuple(game.players if players is None else players)
     for name in chosen:
@@ -95,7 +94,7 @@ def interactions(
         fix = "Name two or more different players."
         raise ExplanationError(problem("players", list(chosen), "an interaction needs two different ones", fix))
     place = [game.players.index(name) for name in chosen]
-    pairs = np.array(list(combinations(place, 2)))
+    pairs: IntArray = np.array(list(combinations(place, 2)))
     reading: Reading = "population" if background == "population" else "sample"
     with follow(progress) as report:
         evaluate = Evaluator(batch, chunk, report)
@@ -115,7 +114,7 @@ def interactions(
         outputs=game.outputs,
         values=values,
         standard_error=spread,
-        rows=evaluate.rows,
+        evaluations=evaluate.rows,
         method="exact" if method == "exact" else "sampled",
         background=means.values.shape[1],
         seed=seed,
@@ -123,25 +122,24 @@ def interactions(
     )
 
 
-def _enumerate(evaluate: Evaluator, pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> StateMeans:
+def _enumerate(evaluate: Evaluator, pairs: IntArray) -> StateMeans:
     game = evaluate.game
     d = len(game.players)
-    masks = coalition_block(0, 1 << d, d)
+    masks = all_coalitions(d)
     size = masks.sum(axis=1)
     found = np.empty((1, game.n_background, len(pairs), len(game.outputs)))
     for state in range(game.n_background):
         table = evaluate.plan(masks, np.full(1 << d, state), _ONE)[0]
         for number, (i, j) in enumerate(pairs):
             without = np.flatnonzero(~masks[:, i] & ~masks[:, j])
-            weight = np.array([1.0 / ((d - 1) * comb(d - 2, s)) for s in range(d - 1)])[size[without]]
+            # A pair that comes together is one of d - 1 players.
+            weight = shapley_weights(d - 1)[size[without]]
             both = table[without | 1 << i | 1 << j] + table[without]
             found[0, state, number] = weight @ (both - table[without | 1 << i] - table[without | 1 << j])
     return StateMeans(found, np.zeros((1, *found.shape[2:])), inf)
 
 
-def _sample(
-    evaluate: Evaluator, pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]], budget_rows: int, seed: int
-) -> StateMeans:
+def _sample(evaluate: Evaluator, pairs: IntArray, budget_rows: int, seed: int) -> StateMeans:
     """Cut a random order of the others anywhere: the players before the cut, then those after it, are the coalition."""
     game = evaluate.game
     d, count = len(game.players), len(pairs)

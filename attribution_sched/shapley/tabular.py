@@ -29,12 +29,12 @@ _LEAST = 16
 """Shorter batches are filled up to this: products of few rows take another path and round differently."""
 
 
-class TabularBatchGame:
-    """Decisions of one model on flat inputs.
+class TabularGame:
+    """One or many decisions of one model on flat inputs.
 
     Args:
         model: A torch module (float32 in, evaluated without gradients) or a function of a float64 array.
-        x: (n, f) inputs of the decisions.
+        x: (n, f) inputs of the decisions; (f,) of a single one.
         background: (B, f) states that absent inputs are taken from.
         groups: Inputs by player, ``{"link 0-1": [0, 1], ...}``; each input belongs to exactly one player. Without it
             every input is a player.
@@ -73,8 +73,13 @@ class TabularBatchGame:
         """Player that owns each input, shape (f,)."""
         return np.arange(self._x.shape[1]) if self._member is None else self._member
 
-    def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray) -> FloatArray:
-        """Value coalitions (n, d) of decisions (n,) with background states (n,); returns (n, C)."""
+    def __call__(self, coalitions: BoolArray, background: IntArray, decision: IntArray | None = None) -> FloatArray:
+        """Value coalitions (n, d) of decisions (n,), of the only one without them, with background states (n,)."""
+        if decision is None:
+            if self.n_decisions > 1:
+                rule = "must be one decision's inputs, (inputs,), where no decision is named"
+                raise ExplanationError(problem("shape of x", self._x.shape, rule, "Use estimate_many."))
+            decision = np.zeros(len(coalitions), dtype=np.int64)
         same = len(decision) > 0 and bool((decision == decision[0]).all())
         present = coalitions if self._member is None else coalitions[:, self._member]
         parts = []
@@ -100,37 +105,6 @@ class TabularBatchGame:
 
     def _running(self) -> _Numpy | _Torch:
         return _Torch(self._model, self._threads) if self.backend == "torch" else _Numpy(self._model)
-
-
-class TabularGame:
-    """One decision of a model on flat inputs; arguments as for :class:`TabularBatchGame` with ``x`` of shape (f,)."""
-
-    def __init__(
-        self,
-        model: nn.Module | Model,
-        x: ArrayLike,
-        background: ArrayLike,
-        groups: Mapping[str, Sequence[int]] | None = None,
-        *,
-        names: Sequence[str] | None = None,
-        outputs: Sequence[str] = ("value",),
-        batch: int = _BATCH,
-        threads: int = 1,
-    ) -> None:
-        row = np.asarray(x)
-        if row.ndim != 1:
-            fix = "Pass one decision's inputs, or use TabularBatchGame for many."
-            raise ExplanationError(problem("shape of x", row.shape, "must have one axis, (inputs,)", fix))
-        self.batch = TabularBatchGame(
-            model, row[None], background, groups, names=names, outputs=outputs, batch=batch, threads=threads
-        )
-        self.players = self.batch.players
-        self.outputs = self.batch.outputs
-        self.n_background = self.batch.n_background
-
-    def __call__(self, coalitions: BoolArray, background: IntArray) -> FloatArray:
-        """Value coalitions (n, d) with background states (n,); returns (n, C)."""
-        return self.batch(coalitions, background, np.zeros(len(coalitions), dtype=np.int64))
 
 
 class _Numpy:
@@ -189,11 +163,11 @@ def _is_module(model: object) -> bool:
 
 
 def _inputs(x: ArrayLike, background: ArrayLike, kind: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    rows = np.ascontiguousarray(x, dtype=kind)
+    rows = np.ascontiguousarray(np.atleast_2d(np.asarray(x)), dtype=kind)
     states = np.ascontiguousarray(background, dtype=kind)
     if rows.ndim != 2 or rows.shape[1] == 0:
         fix = "Pass one row of inputs per decision."
-        raise ExplanationError(problem("shape of x", rows.shape, "must be (decisions, inputs)", fix))
+        raise ExplanationError(problem("shape of x", rows.shape, "must be (decisions, inputs) or (inputs,)", fix))
     if states.size == 0:
         fix = "Pass states from the journal or the environment; a hundred or more make the intervals meaningful."
         raise ExplanationError(problem("background", states.shape, "at least one state is needed", fix))

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import factorial, inf
+from math import factorial
 
 import numpy as np
 
-from attribution_sched.shapley.estimate import Estimates
+from attribution_sched.shapley.estimate import Estimate
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
@@ -95,7 +95,7 @@ def tree_shapley(tree: FlatTree, x: FloatArray, background: FloatArray, member: 
 
 def explain_tree(
     tree: FlatTree, x: FloatArray, background: FloatArray, players: Sequence[str], member: IntArray, output: str
-) -> Estimates:
+) -> list[Estimate]:
     """Exact Shapley values of what a tree says of inputs ``(n, f)``, over the whole background.
 
     Args:
@@ -106,15 +106,16 @@ def explain_tree(
         member: Player that owns each input, shape ``(f,)``.
         output: What the tree's value is called.
     """
-    n, d = len(x), len(players)
-    values = np.stack([tree_shapley(tree, row, background, member, d).mean(axis=0) for row in x])[:, :, None]
-    base = np.full((n, 1), float(tree(background).mean()))
-    full = tree(x)[:, None]
-    values += (full - base - values.sum(axis=1))[:, None] / d
-    none = np.zeros((n, 1))
-    return Estimates(
-        players=tuple(players), outputs=(output,), values=values, standard_error=np.zeros_like(values), base=base,
-        base_error=none, full=full, rows=np.full(n, len(background) * len(tree.leaves())), method="exact",
-        background=np.full(n, len(background)), seed=0, converged=np.ones(n, dtype=np.bool_),
-        freedom=np.full(n, inf), reading="population",
-    )  # fmt: skip
+    d, base, none = len(players), np.array([float(tree(background).mean())]), np.zeros(1)
+    told = []
+    for row, full in zip(x, tree(x)[:, None], strict=True):
+        values = tree_shapley(tree, row, background, member, d).mean(axis=0)[:, None]
+        values += (full - base - values.sum(axis=0)) / d
+        told.append(
+            Estimate(
+                tuple(players), (output,), values, np.zeros_like(values), base, none, full,
+                evaluations=len(background) * len(tree.leaves()), method="exact", background=len(background), seed=0,
+                reading="population",
+            )
+        )  # fmt: skip
+    return told

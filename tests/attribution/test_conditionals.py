@@ -8,7 +8,7 @@ from attribution_sched.attribution.conditionals.base import dynamic_masks, unifo
 from attribution_sched.attribution.conditionals.catalogue import KINDS, make, restore
 from attribution_sched.attribution.conditionals.points import sobol_points
 from attribution_sched.errors import ModelFitError
-from attribution_sched.shapley.coalitions import all_masks
+from attribution_sched.shapley.exact import all_coalitions
 
 D = 4
 DENSITIES = tuple(kind for kind in KINDS if kind != "regression")
@@ -44,7 +44,7 @@ def fitted():
 
 
 POINTS = sobol_points(32, D, 2, np.random.default_rng(3))
-MASKS = all_masks(D)[1:-1]
+MASKS = all_coalitions(D)[1:-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

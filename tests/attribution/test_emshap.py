@@ -10,7 +10,7 @@ from scipy.special import comb
 from attribution_sched.attribution import EmSHAP
 from attribution_sched.attribution.progress import progress_bar
 from attribution_sched.errors import CheckpointError, ModelFitError
-from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
+from attribution_sched.shapley.exact import all_coalitions, shapley_matrix
 
 D = 4
 COV = 0.7 ** np.abs(np.subtract.outer(range(D), range(D)))
@@ -40,7 +40,7 @@ def test_linear_function_on_a_gaussian_matches_the_closed_form(gaussian):
     beta = np.array([1.5, -2.0, 0.7, 3.0])
     train, x = rows(), rows(6, seed=3)
     mean, cov = train.mean(0), np.cov(train.T)
-    masks = all_masks(D)
+    masks = all_coalitions(D)
     values = np.empty((6, len(masks)))
     for s, o in enumerate(masks):
         filled = np.tile(mean, (6, 1))
@@ -56,7 +56,7 @@ def test_quadratic_function_on_a_gaussian_is_exact_too(gaussian):
     form = np.random.default_rng(0).normal(size=(D, D))
     train, x = rows(), rows(3, seed=3)
     mean, cov = train.mean(0), np.cov(train.T, ddof=0)
-    masks = all_masks(D)
+    masks = all_coalitions(D)
     values = np.empty((3, len(masks)))
     for s, o in enumerate(masks):
         filled, left = np.tile(mean, (3, 1)), cov
@@ -171,7 +171,7 @@ def test_intervals_cover_the_infinite_draw_value(kind):
 def test_intervals_cover_the_truth_of_the_population_not_only_of_the_fit():
     """Linear function, Gaussian counters: the truth is closed-form, the fit's own limit misses it by sampling rows."""
     beta, x = np.array([1.0, -2.0, 0.5, 1.5]), rows(10, seed=9)
-    masks, mean = all_masks(D), np.arange(D)
+    masks, mean = all_coalitions(D), np.arange(D)
     values = np.empty((len(x), len(masks)))
     for s, o in enumerate(masks):
         filled = np.tile(mean.astype(float), (len(x), 1))
@@ -237,7 +237,7 @@ def test_many_features_are_sampled_and_agree_with_the_closed_form():
     got = model.attribute(lambda r: r @ beta, x)
     assert got.provenance["coalitions"] == "sampled"
     mean, cov = train.mean(0), np.cov(train.T)
-    masks = all_masks(d)
+    masks = all_coalitions(d)
     values = np.empty((2, len(masks)))
     for s, o in enumerate(masks):
         filled = np.tile(mean, (2, 1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.attribution.vector import AttributionVector, single
-from attribution_sched.errors import ModelFitError
+from attribution_sched.errors import ModelFitError, SettingsError
 
 NAMES = ("cpu", "gpu", "memory")
 
@@ -62,7 +62,7 @@ def test_interval_is_symmetric_and_widens_with_the_level():
     low, high = make().interval(0.95)
     np.testing.assert_allclose(high - make().values, 1.959964 * 0.1, rtol=1e-5)
     assert (make().interval(0.99)[0] < low).all()
-    with pytest.raises(ModelFitError, match="level"):
+    with pytest.raises(SettingsError, match="level"):
         make().interval(1.5)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from attribution_sched.billing.games import co_location, congestion, from_table, peak_capacity
-from attribution_sched.errors import SettingsError
-from attribution_sched.shapley.coalitions import all_masks, shapley_matrix
+from attribution_sched.errors import ExplanationError, SettingsError
+from attribution_sched.shapley.exact import all_coalitions, shapley_matrix
 
 
 def brute_force(profile):
@@ -64,8 +64,8 @@ def test_the_core_is_looked_at_coalition_by_coalition():
     assert shares.in_core and np.allclose(shares.values, 4.0 / 3.0)
     lonely = np.array([[2.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
     found = peak_capacity(lonely)
-    table = np.array([(lonely * mask[:, None]).sum(axis=0).max() for mask in all_masks(3)])
-    worst = max(found.values[mask].sum() - cost for mask, cost in zip(all_masks(3), table, strict=True))
+    table = np.array([(lonely * mask[:, None]).sum(axis=0).max() for mask in all_coalitions(3)])
+    worst = max(found.values[mask].sum() - cost for mask, cost in zip(all_coalitions(3), table, strict=True))
     assert np.isclose(found.excess, worst)
     assert found.in_core == (worst <= 1e-9)
 
@@ -75,8 +75,8 @@ def test_who_pays_by_what_it_holds_at_the_peak_is_in_the_core(seed):
     """The core is never empty: the check itself finds a point of it."""
     profile = np.random.default_rng(seed).integers(0, 9, (6, 10)).astype(float)
     at_peak = profile[:, np.argmax(profile.sum(axis=0))]
-    table = np.array([(profile * mask[:, None]).sum(axis=0).max() for mask in all_masks(6)])
-    assert (all_masks(6) @ at_peak <= table + 1e-9).all()
+    table = np.array([(profile * mask[:, None]).sum(axis=0).max() for mask in all_coalitions(6)])
+    assert (all_coalitions(6) @ at_peak <= table + 1e-9).all()
 
 
 @given(st.integers(0, 500), st.integers(2, 7))
@@ -84,7 +84,7 @@ def test_co_location_has_a_closed_form(seed, players):
     rng = np.random.default_rng(seed)
     alone, extra = rng.uniform(1, 5, players), rng.normal(size=(players, players))
     extra = np.triu(extra, 1) + np.triu(extra, 1).T
-    masks = all_masks(players).astype(float)
+    masks = all_coalitions(players).astype(float)
     table = masks @ alone + np.einsum("mi,ij,mj->m", masks, np.triu(extra, 1), masks)
     assert np.allclose(co_location(alone, extra), from_table(table).values)
 
@@ -95,12 +95,15 @@ def test_congestion_is_exact_for_few_and_sampled_for_many():
     def waited(masks):
         return (masks @ weights) ** 2 / 10.0
 
-    few = congestion(6, lambda masks: waited(np.pad(masks, ((0, 0), (0, 6)))), exact_limit=8)
+    few = congestion(6, lambda masks: waited(np.pad(masks, ((0, 0), (0, 6)))), evaluations=64)
     assert few.exact and few.evaluations == 64
-    many = congestion(12, waited, exact_limit=8, orders=256, seed=1)
-    truth = from_table(waited(all_masks(12)))
+    many = congestion(12, lambda masks: np.sqrt(waited(masks)) ** 1.3, evaluations=1000, seed=1)
+    truth = from_table(np.sqrt(waited(all_coalitions(12))) ** 1.3)
     assert not many.exact and np.isclose(many.values.sum(), truth.total)
+    assert many.evaluations <= 1000 and np.abs(many.values - truth.values).max() < 0.01 * truth.total
     assert (np.abs(many.values - truth.values) <= 3.0 * many.half_width + 1e-9).all()
+    with pytest.raises(ExplanationError, match="at least 131"):
+        congestion(12, waited, evaluations=100)
 
 
 def test_sampled_shares_cover_the_exact_ones():

@@ -7,7 +7,8 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cli.explain import show_alternatives
 from attribution_sched.explain.decision_table import Alternative, DecisionTable
-from attribution_sched.explain.played import Played, Span
+from attribution_sched.explain.played import Played
+from attribution_sched.stats.interval import MeanInterval
 
 from .helpers import invoke
 
@@ -70,8 +71,8 @@ def test_mistakes(journal, arguments, words):
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_the_table_of_alternatives_shows_what_a_choice_is_worth_in_any_terminal(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(columns))
-    span = Span(-1.25, -1.5, -1.0)
-    played = Played(span, span, Span(0.0, -1e-16, 1e-16), span, 600.0, -1.0, 2.0, 30.0, 16, 6.0)
+    span = MeanInterval(-1.25, -1.5, -1.0, 16)
+    played = Played(span, span, MeanInterval(0.0, -1e-16, 1e-16, 16), span, 600.0, -1.0, 2.0, 30.0, 16, 6.0)
     rows = (Alternative("west ×16", chosen=True), Alternative("wait", played=played))
     show_alternatives(DecisionTable("d000001", "It goes west.", rows), "en")
     told = capsys.readouterr().out

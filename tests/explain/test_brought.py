@@ -1,6 +1,5 @@
 """What a choice brought: shares that add up, players that are absent share nothing, and the fork agrees."""
 
-import itertools
 from functools import cache
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cluster.engine import state as st
-from attribution_sched.explain.brought import COMPONENTS, PLAYERS, _codes, _shares, brought, play_coalitions, without
+from attribution_sched.explain.brought import COMPONENTS, PLAYERS, brought, without
 from attribution_sched.explain.played import play_choices
 from attribution_sched.explain.room import best_across
 
@@ -42,29 +41,24 @@ def test_shares_and_the_plans_own_difference_add_up_to_what_the_fork_says():
 
 def test_traffic_costs_something_only_by_its_price():
     policy, one, other = decided()
-    played = play_coalitions(policy, one.view, one.plan, other, futures=2, hours=2.0, exact=True)
-    at = played.players.index("prices")
-    free = [code for code in range(1 << len(played.players)) if not code >> at & 1]
-    assert np.allclose(played.table[:, free, COMPONENTS.index("R_cost")], 0.0)
-    assert np.abs(played.shares[:, at, COMPONENTS.index("R_cost")]).max() > 0.0
+    told = brought(policy, one.view, one.plan, other, futures=2, hours=2.0, exact=True)
+    at = COMPONENTS.index("R_cost")
+    drivers = {driver.player: driver.spans[at].mean for driver in told.drivers}
+    assert told.own[at].mean == 0.0 and abs(drivers["prices"]) > 0.0
 
 
-def test_two_orders_a_future_tell_what_every_coalition_tells():
-    """Over all orders exactly; a future's two orders pass through coalitions that are worth what they are in full."""
+def test_two_orders_a_future_add_up_to_what_every_coalition_tells():
     policy, one, other = decided()
     few, all_ = (
-        play_coalitions(policy, one.view, one.plan, other, futures=3, hours=2.0, exact=exact) for exact in (False, True)
+        brought(policy, one.view, one.plan, other, futures=3, hours=2.0, exact=exact) for exact in (False, True)
     )
-    known = ~np.isnan(few.table)
-    assert np.array_equal(few.table[known], all_.table[known]) and not known.all()
     assert few.decisions < all_.decisions
-    d = len(few.players)
-    orders = np.array(list(itertools.permutations(range(d))))
-    paths = np.stack([_codes(orders), _codes(orders[:, ::-1])], axis=1)
-    for f in range(3):
-        same = np.repeat(all_.table[f : f + 1], len(orders), axis=0)
-        assert np.allclose(_shares(same, orders, paths).mean(axis=0), all_.shares[f], atol=1e-12)
-    assert np.allclose(few.shares.sum(axis=1), few.table[:, -1] - few.table[:, 0], atol=1e-12)
+    assert [span.mean for span in (*few.total, *few.own)] == [span.mean for span in (*all_.total, *all_.own)]
+    for c, _ in enumerate(COMPONENTS):
+        gap = sum(driver.spans[c].mean for driver in few.drivers) - sum(driver.spans[c].mean for driver in all_.drivers)
+        assert abs(gap) < 1e-9
+        apart = [abs(a.spans[c].mean - b.spans[c].mean) for a, b in zip(few.drivers, all_.drivers, strict=True)]
+        assert max(apart) < 1.0 + max(abs(driver.spans[c].mean) for driver in all_.drivers)
 
 
 def test_the_same_choice_twice_brings_nothing():

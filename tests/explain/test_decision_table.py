@@ -11,11 +11,12 @@ from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import SettingsError
 from attribution_sched.explain.decision_table import Alternative, DecisionTable, decision_table, with_free
-from attribution_sched.explain.played import Played, Span
+from attribution_sched.explain.played import Played
 from attribution_sched.explain.preference import redecided
 from attribution_sched.explain.recorder import Decided, Watch, perceived
 from attribution_sched.planning.candidates import as_carried_out
 from attribution_sched.rivals.greedy import Greedy
+from attribution_sched.stats.interval import MeanInterval
 
 from .policies import views
 
@@ -184,7 +185,7 @@ def test_a_table_names_who_went_on_in_the_copies(policy, english, chinese):
 
 def test_clearness_is_of_the_best_other_choice_in_half_intervals():
     def row(mean, half):
-        span = Span(mean, mean - half, mean + half)
+        span = MeanInterval(mean, mean - half, mean + half, 16)
         played = Played(span, span, span, span, 0.0, 0.0, 0.0, 0.0, 16, 6.0)
         return Alternative("other", False, "", played=played)
 

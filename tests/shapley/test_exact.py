@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import ExplanationError
-from attribution_sched.shapley.coalitions import all_masks
-from attribution_sched.shapley.exact import coalition_block, shapley_of_table
+from attribution_sched.shapley.exact import all_coalitions, codes_of, shapley_matrix, shapley_of_table
 from attribution_sched.shapley.explain import estimate
 from attribution_sched.shapley.game import FunctionGame
 from tests.shapley.games import StateGame, by_orders, table_game
@@ -20,7 +19,7 @@ def test_equals_the_mean_over_all_orders(d):
     np.testing.assert_allclose(got.values, by_orders(table), rtol=0, atol=1e-12)
     assert (got.standard_error == 0.0).all()
     assert got.method == "exact"
-    assert got.rows == (1 << d) + 1
+    assert got.evaluations == (1 << d) + 1
 
 
 @pytest.mark.parametrize("d", [11, 13, 16])
@@ -42,22 +41,34 @@ def test_many_players_against_unanimity_games(d):
     assert np.abs(got.efficiency_gap()).max() < 1e-12
 
 
-def test_the_dense_and_the_folded_sum_agree():
+def test_the_folded_sum_is_the_sum_over_coalitions():
     table = np.random.default_rng(0).normal(size=(3, 1 << 11, 2))
-    masks = all_masks(11)
+    masks = all_coalitions(11)
     weight = {s: 1.0 / (11 * len(list(itertools.combinations(range(10), s)))) for s in range(11)}
     size = masks.sum(axis=1)
     for j in (0, 5, 10):
         without = np.flatnonzero(~masks[:, j])
         gain = table[:, without | 1 << j] - table[:, without]
         want = np.einsum("s,msc->mc", [weight[s] for s in size[without]], gain)
-        np.testing.assert_allclose(shapley_of_table(table, 11)[:, j], want, atol=1e-12)
+        np.testing.assert_allclose(shapley_of_table(table)[:, j], want, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", range(1, 10))
+def test_the_matrix_and_the_folded_sum_agree(d):
+    table = np.random.default_rng(d).normal(size=(4, 1 << d))
+    np.testing.assert_allclose(table @ shapley_matrix(d), shapley_of_table(table[..., None])[..., 0], atol=1e-12)
+
+
+def test_codes_number_the_coalitions():
+    np.testing.assert_array_equal(codes_of(all_coalitions(5)), np.arange(32))
+    np.testing.assert_array_equal(all_coalitions(5, 7, 9), all_coalitions(5)[7:9])
+    assert shapley_of_table(np.ones((3, 1, 2))).shape == (3, 0, 2)
 
 
 def test_averages_over_the_whole_background():
     game = StateGame(d=5, states=7)
     got = estimate(game, method="exact")
-    masks = coalition_block(0, 32, 5)
+    masks = all_coalitions(5)
     each = np.stack([game(masks, np.full(32, b)) for b in range(7)])
     np.testing.assert_allclose(got.values, by_orders(each.mean(axis=0)), atol=1e-12)
     by_state = np.stack([by_orders(table) for table in each])

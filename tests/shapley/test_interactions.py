@@ -32,7 +32,7 @@ def test_sampling_agrees_with_enumeration_within_its_error():
     exact = interactions(game, budget_rows=10_000)
     sampled = interactions(game, ["p0", "p3", "p5"], budget_rows=5000, background="population")
     assert (exact.method, sampled.method) == ("exact", "sampled")
-    assert sampled.rows <= 5000
+    assert sampled.evaluations <= 5000
     assert sampled.background == 20
     place = np.ix_([0, 3, 5], [0, 3, 5])
     apart = ~np.eye(3, dtype=bool)

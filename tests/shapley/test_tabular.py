@@ -8,7 +8,7 @@ from torch import nn
 from attribution_sched.errors import ExplanationError
 from attribution_sched.kernels import torch_threads
 from attribution_sched.shapley.explain import estimate, estimate_many
-from attribution_sched.shapley.tabular import TabularBatchGame, TabularGame
+from attribution_sched.shapley.tabular import TabularGame
 
 RNG = np.random.default_rng(0)
 X, BACKGROUND = RNG.normal(size=(5, 6)), RNG.normal(size=(9, 6))
@@ -36,7 +36,7 @@ def test_absent_inputs_come_from_the_background_state():
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-15)
     decision = np.arange(3000) % 5
     want = model(np.where(coalitions, X[decision], BACKGROUND[states]))
-    got = TabularBatchGame(model, X, BACKGROUND, outputs=("a", "b"))(coalitions, states, decision)
+    got = TabularGame(model, X, BACKGROUND, outputs=("a", "b"))(coalitions, states, decision)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-15)
 
 
@@ -86,11 +86,11 @@ def test_groups_are_players_of_their_own_game():
 
 
 def test_many_decisions_in_one_call_equal_each_alone():
-    game = TabularBatchGame(network(), X, BACKGROUND, outputs=("a", "b"))
+    game = TabularGame(network(), X, BACKGROUND, outputs=("a", "b"))
     together = estimate_many(game, method="exact")
     for i in range(5):
         alone = estimate(TabularGame(network(), X[i], BACKGROUND, outputs=("a", "b")), method="exact")
-        np.testing.assert_allclose(together.take(i).values, alone.values, atol=1e-7)
+        np.testing.assert_allclose(together[i].values, alone.values, atol=1e-7)
 
 
 def test_threads_and_training_mode_come_back():
@@ -123,4 +123,4 @@ def test_threads_and_training_mode_come_back():
 )
 def test_bad_input_is_one_clear_error(change, message):
     with pytest.raises(ExplanationError, match=message):
-        TabularGame(model, **({"x": X[0], "background": BACKGROUND} | change))
+        estimate(TabularGame(model, **({"x": X[0], "background": BACKGROUND} | change)))

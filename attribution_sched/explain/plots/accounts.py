@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots import style
 from attribution_sched.explain.plots.attributions import COUNTERS
+from attribution_sched.stats.interval import half_width
 from attribution_sched.words.names import counter_name
 from attribution_sched.words.say import say
 
@@ -22,9 +24,6 @@ IDLE = "#c9c9c9"
 HOST, MOVEMENT, COMPUTE = ("#7a5195", "#bc8fd0"), ("#e69f00", "#f3cf7a"), ("#0072b2", "#56b4e9", "#9ad1f5")
 PAINT = dict(zip(COUNTERS, (*HOST, *MOVEMENT, *COMPUTE), strict=True))
 """One hue for each margin of the account: host, movement, compute."""
-
-WIDEST = 1.96
-"""Whiskers reach so many standard errors: 95 %."""
 
 LEAST_SHARE = 0.03
 """Parts smaller than this get no whisker: it would hide them."""
@@ -79,8 +78,9 @@ def accounts(
         left = left + share
         seen = share >= LEAST_SHARE
         # Around the end of its part: how far that end may lie.
-        ax.errorbar(left[seen], rows[seen], xerr=WIDEST * wide[seen, j] / whole[seen], fmt="none", ecolor="black",
-                    elinewidth=0.8, capsize=1.8, capthick=0.8)  # fmt: skip
+        reach = half_width(wide[seen, j], inf) / whole[seen]
+        ax.errorbar(left[seen], rows[seen], xerr=reach, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.8,
+                    capthick=0.8)  # fmt: skip
     for row in range(n):
         ax.annotate(number(float(whole[row])), (1.0, row), xytext=(4, 0), textcoords="offset points",
                     va="center", fontsize=7, annotation_clip=False)  # fmt: skip

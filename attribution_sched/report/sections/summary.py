@@ -10,12 +10,12 @@ import numpy as np
 from attribution_sched.explain import plots
 from attribution_sched.explain.digits import number
 from attribution_sched.explain.plots.gantt import Bar
-from attribution_sched.explain.what_if import paired_interval
 from attribution_sched.explain.wording import output_name
 from attribution_sched.feedback.targets import KINDS
 from attribution_sched.report.data import Contender, Number, Report, Standing
 from attribution_sched.report.document import Block, Picture, Section, Text, Tile, Tiles, Tone
 from attribution_sched.report.format import amount, clock, count, counted, hours, listed, player, seconds, share, signed
+from attribution_sched.stats.interval import mean_interval
 from attribution_sched.words.say import say
 
 
@@ -100,8 +100,9 @@ def _verdict(report: Report, lang: str) -> Text:
     own, rival = (one.figures["earned"].value or 0.0 for one in both)
     # Blocks of one run stand for runs: level unless the interval of their paired differences excludes 0.
     apart = np.subtract(both[0].blocks, both[1].blocks)
-    low, high = (len(apart) * end for end in paired_interval(apart))
-    result = "ahead" if low > 0.0 else "behind" if high < 0.0 else "level"
+    a_block = mean_interval(apart)
+    low, high = len(apart) * a_block.low, len(apart) * a_block.high
+    result = "level" if not a_block.certain else "ahead" if low > 0.0 else "behind"
     tone: Tone = {"level": "plain", "ahead": "good", "behind": "bad"}[result]  # type: ignore[assignment]
     words = say(
         "report.summary.verdict",

@@ -18,10 +18,10 @@ from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.limits import check_name
 from attribution_sched.rivals.arena.records import EpisodeRecord, EpisodeStore, Key, fingerprint
 from attribution_sched.rivals.arena.report import ArenaResult, summarise
-from attribution_sched.rivals.arena.stats import RESAMPLES
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
 from attribution_sched.scheduler.registry import LIMIT, UNIFORM, policy_spec
+from attribution_sched.stats.bootstrap import RESAMPLES
 
 HELD_OUT_SEED = 1_000_000
 """Seeds from here on are never trained on."""

@@ -21,9 +21,10 @@ import numpy as np
 
 from attribution_sched import __version__
 from attribution_sched.rivals.arena.records import EpisodeRecord
-from attribution_sched.rivals.arena.stats import CONFIDENCE, RESAMPLES, UNKNOWN, Estimate, PairedBootstrap, ratio
 from attribution_sched.scheduler.episode import EpisodeSummary
 from attribution_sched.scheduler.registry import UNIFORM
+from attribution_sched.stats.bootstrap import RESAMPLES, UNKNOWN, BootstrapInterval, PairedBootstrap, ratio
+from attribution_sched.stats.interval import LEVEL
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ class PolicyRow:
     """
 
     policy: str
-    metrics: Mapping[str, Estimate]
-    differences: Mapping[str, Mapping[str, Estimate]]
-    share: Estimate
+    metrics: Mapping[str, BootstrapInterval]
+    differences: Mapping[str, Mapping[str, BootstrapInterval]]
+    share: BootstrapInterval
     latency: Latency
 
 
@@ -276,7 +277,7 @@ def number(value: float, form: str) -> str:
     return form.format(value) if math.isfinite(value) else MISSING
 
 
-def interval(found: Estimate, form: str) -> str:
+def interval(found: BootstrapInterval, form: str) -> str:
     """Print a figure with its interval, as far as they are known."""
     if not found.bounded:
         return number(found.value, form)
@@ -319,7 +320,7 @@ def markdown(result: ArenaResult, *, latency: bool = True) -> str:
     played = f"{count} held-out episodes (seeds {first:,} to {last:,})" if count > 1 else f"Held-out episode {first:,}"
     lines = [
         f"{played} per policy and scenario, the same for all. Figures are means per episode, simulated; brackets are "
-        f"{CONFIDENCE:.0%} intervals of a paired bootstrap ({result.resamples:,} resamples).",
+        f"{LEVEL:.0%} intervals of a paired bootstrap ({result.resamples:,} resamples).",
     ]
     for scenario in result.scenarios:
         titles = headings(latency=latency)
@@ -338,7 +339,7 @@ def plain(result: ArenaResult, *, latency: bool = True) -> dict[str, Any]:
         "version": __version__,
         "seed": result.seed,
         "episode_seeds": list(result.episode_seeds),
-        "confidence": CONFIDENCE,
+        "confidence": LEVEL,
         "resamples": result.resamples,
         "scenarios": {
             scenario.scenario: {

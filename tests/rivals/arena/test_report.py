@@ -24,7 +24,7 @@ from attribution_sched.rivals.arena.report import (
     write_report,
     write_whole,
 )
-from attribution_sched.rivals.arena.stats import UNKNOWN, Estimate
+from attribution_sched.stats.bootstrap import UNKNOWN, BootstrapInterval
 from tests.rivals.arena_players import Lone, Waiter, small_world
 
 
@@ -65,8 +65,8 @@ def test_comparisons_across_worlds_stand_beside_the_reward(result):
 
 
 def test_figures_are_printed_with_what_is_known():
-    assert interval(Estimate(1.234, 1.0, 1.5), "{:+.1f}") == "+1.2 [+1.0, +1.5]"
-    assert interval(Estimate(1.234, math.nan, math.nan), "{:+.1f}") == "+1.2"
+    assert interval(BootstrapInterval(1.234, 1.0, 1.5), "{:+.1f}") == "+1.2 [+1.0, +1.5]"
+    assert interval(BootstrapInterval(1.234, math.nan, math.nan), "{:+.1f}") == "+1.2"
     assert interval(UNKNOWN, "{:+.1f}") == "n/a"
 
 
@@ -124,7 +124,7 @@ def test_only_what_is_far_below_is_drawn_off_the_scale(result):
     row = result.scenario("one").rows[0]
 
     def standing(*returns):
-        return [replace(row, policy=str(v), metrics={"return": Estimate(v, v, v)}) for v in returns]
+        return [replace(row, policy=str(v), metrics={"return": BootstrapInterval(v, v, v)}) for v in returns]
 
     assert far_below(standing(10.0, 9.0, 8.0, -50.0)) == ("-50.0",)
     assert far_below(standing(10.0, 9.0, 8.0, 7.0)) == ()

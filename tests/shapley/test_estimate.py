@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.shapley.spread import StateMeans, StateSums, error_of_base, error_of_mean
+from attribution_sched.shapley.estimate import StateMeans, StateSums, error_of_base, error_of_mean
 
 RNG = np.random.default_rng(0)
 

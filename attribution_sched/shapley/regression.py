@@ -20,9 +20,9 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.shapley.coalitions import sample_coalitions
-from attribution_sched.shapley.permutation import state_sequence
-from attribution_sched.shapley.spread import StateMeans
+from attribution_sched.errors import ExplanationError, problem
+from attribution_sched.shapley.estimate import StateMeans
+from attribution_sched.shapley.orders import state_sequence
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 _MASKS = 3
@@ -81,28 +81,52 @@ def kernel_plan(
         seed: Seed of masks and states.
         part: Parts of a long run have masks of their own on the same states.
         errors: Whether the error within a state will be asked for.
+
+    Raises:
+        ExplanationError: If there are too few players, or pairs, for a regression.
     """
+    if d < LEAST_PLAYERS or pairs < least_pairs(d):
+        rule = f"a regression needs {LEAST_PLAYERS} players or more, and for {d} of them {least_pairs(d)} pairs a state"
+        fix = f"Ask for at least {2 * least_pairs(d) * n_states:,} coalitions, or for all of them."
+        raise ExplanationError(problem("coalitions", 2 * pairs * n_states, rule, fix))
     split = max(1, pairs // max(_MANY_PAIRS, least_pairs(d)))
     # Every regression values the empty coalition once.
     pairs = (2 * pairs + 1 - split) // (2 * split)
     count = n_states * split
     rng = np.random.default_rng([seed, _MASKS, d, part])
-    sample = sample_coalitions(d, 2 * pairs * count, count, rng)
+    first, noise = _sample_pairs(d, pairs, count, rng)
     states = np.tile(state_sequence(n_background, n_states, seed), split)
-    coalitions = np.concatenate([np.zeros((count, 1, d), dtype=bool), sample.masks], axis=1).reshape(-1, d)
+    coalitions = np.zeros((count, 2 * pairs + 1, d), dtype=bool)
+    coalitions[:, 1::2], coalitions[:, 2::2] = first, ~first
     operator, left_out = np.empty((count, d, pairs + 1)), None
     if errors:
         left_out = np.empty((count, pairs, pairs), dtype=np.float32)
     for i in range(count):
-        sign = np.where(sample.masks[i, 0::2], 1.0, -1.0)
-        operator[i], misses = _best_linear(sign, 1.0 / sample.weights[i, 0::2], errors)
+        operator[i], misses = _best_linear(np.where(first[i], 1.0, -1.0), noise[i], errors)
         if left_out is not None:
             left_out[i] = misses
     background, total = np.repeat(states, 2 * pairs + 1), operator[:, :, -1].copy()
-    plan = KernelPlan(n_states, coalitions, background, operator[:, :, :-1].copy(), total, left_out)
+    plan = KernelPlan(n_states, coalitions.reshape(-1, d), background, operator[:, :, :-1].copy(), total, left_out)
     for array in (plan.coalitions, plan.background, plan.operator, plan.share):
         array.setflags(write=False)
     return plan
+
+
+def _sample_pairs(d: int, pairs: int, count: int, rng: np.random.Generator) -> tuple[BoolArray, FloatArray]:
+    """First coalitions (count, pairs, d) of complementary pairs, and the variance of noise at their sizes.
+
+    Sizes 1 … d-1 are uniform, the leverage of the Shapley regression, and spread systematically within a regression, so
+    that none is left out by bad luck. Shapley's kernel ``(d-1) / (C(d,s) s (d-s))`` over that chance is a weight of
+    ``1 / (s (d-s))``, its inverse the variance.
+    """
+    first, noise = np.zeros((count, pairs, d), dtype=bool), np.empty((count, pairs))
+    for i in range(count):
+        place = (np.arange(pairs) + rng.random()) / pairs
+        size = 1 + np.floor(rng.permutation(place) * (d - 1)).astype(int)
+        order = np.argsort(rng.random((pairs, d)), axis=1)
+        first[i] = np.argsort(order, axis=1) < size[:, None]
+        noise[i] = size * (d - size)
+    return first, noise
 
 
 def _best_linear(sign: FloatArray, noise: FloatArray, errors: bool) -> tuple[FloatArray, FloatArray | None]:

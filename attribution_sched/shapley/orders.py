@@ -53,6 +53,11 @@ def state_sequence(n_background: int, stop: int, seed: int) -> IntArray:
     return np.concatenate(draws).ravel()[:stop]
 
 
+def both_ways(orders: IntArray) -> IntArray:
+    """Orders (..., d) of the players, each followed by its reverse, (..., 2, d)."""
+    return np.stack([orders, orders[..., ::-1]], axis=-2)
+
+
 @lru_cache(maxsize=8)
 def walk_plan(d: int, n_background: int, start: int, stop: int, seed: int) -> WalkPlan:
     """Walks ``start`` to ``stop`` of the endless sequence that the seed stands for."""

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from attribution_sched.errors import ExplanationError
 from attribution_sched.shapley.explain import estimate
 from attribution_sched.shapley.game import FunctionGame
-from attribution_sched.shapley.kernel import kernel_plan, kernel_values, least_pairs
+from attribution_sched.shapley.regression import kernel_plan, kernel_values, least_pairs
 
 
 @pytest.mark.parametrize("d", [4, 9, 32])
@@ -58,3 +59,15 @@ def test_a_plan_is_made_once():
     for _ in range(3):
         estimate(game, method="kernel", budget_rows=500)
     assert kernel_plan.cache_info().misses == 1
+
+
+def test_every_size_is_met_and_no_coalition_is_trivial():
+    plan = kernel_plan(15, 4, 4, 60, 0)
+    sizes = plan.coalitions.reshape(4, 121, 15)[:, 1:].sum(axis=2)
+    assert all(set(state.tolist()) == set(range(1, 15)) for state in sizes)
+
+
+@pytest.mark.parametrize(("d", "pairs"), [(15, 29), (3, 100)])
+def test_too_few_coalitions_or_players_are_refused(d, pairs):
+    with pytest.raises(ExplanationError, match="at least 256 coalitions"):
+        kernel_plan(d, 4, 4, pairs, 0)

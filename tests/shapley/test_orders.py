@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attribution_sched.shapley.permutation import rows_per_walk, state_sequence, walk_plan, walk_values
+from attribution_sched.shapley.orders import rows_per_walk, state_sequence, walk_plan, walk_values
 
 
 @pytest.mark.parametrize("n_background", [1, 2, 7, 5000])

@@ -11,8 +11,8 @@ from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.shapley.estimate import Reading
 from attribution_sched.shapley.exact import MAX_PLAYERS
 from attribution_sched.shapley.game import BatchGame
-from attribution_sched.shapley.kernel import LEAST_PLAYERS, least_pairs
-from attribution_sched.shapley.permutation import rows_per_walk
+from attribution_sched.shapley.orders import rows_per_walk
+from attribution_sched.shapley.regression import LEAST_PLAYERS, least_pairs
 
 QUICK_ROWS = 6_304
 """A hundred walks over 32 players."""

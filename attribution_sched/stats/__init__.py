@@ -1,0 +1,1 @@
+"""Statistics that every room uses: the interval of a mean, and the paired bootstrap."""
