@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from attribution_sched.cli.console import STOPPED, RunTimeError, Stages, columns, examples, notes, out, say_json
 from attribution_sched.cli.files import RunFiles, check_new_files, make_run_files, report_beside
-from attribution_sched.errors import AttributionSchedError, ExplanationError, SettingsError, nearest, problem
+from attribution_sched.errors import AttributionSchedError, SettingsError, nearest, problem
 
 if TYPE_CHECKING:
     from attribution_sched.config.schema import Settings
@@ -540,7 +540,7 @@ def _explain(system: System, stages: Stages, names: list[str]) -> tuple[Explanat
             tell(number)
             try:
                 explanations.append(system.explain(name))
-            except ExplanationError:
+            except AttributionSchedError:
                 # One decision that cannot be explained must not end the run; the report says which have reasons.
                 continue
         tell(len(names))

@@ -19,8 +19,14 @@ def section(report: Report, lang: str) -> Section:
     deep = [Explanation.from_dict(one.explanation) for one in why.consequential if one.explanation is not None]
     quick = [Explanation.from_dict(one.explanation) for one in why.sample if one.explanation is not None]
     measures = [*deep, *quick]
+    asked = (*why.consequential, *why.sample)
+    failed = [one for one in asked if one.explanation is None]
+    unexplained: list[Block] = []
+    if failed:
+        told = say("report.quality.failed", lang, count=len(failed), all=len(asked), why=failed[0].missing)
+        unexplained.append(Text(told, "note"))
     if not measures:
-        return Section("quality", title, (Text(say("report.quality.none", lang), "note"),))
+        return Section("quality", title, (Text(say("report.quality.none", lang), "note"), *unexplained))
     gaps = [float(one.efficiency_gap().max()) for one in measures]
     half = float(np.median([_half(one) for one in measures]))
     lead = say(
@@ -31,7 +37,7 @@ def section(report: Report, lang: str) -> Section:
         half=share(2.0 * half, lang),
         converged=share(sum(one.converged for one in measures) / len(measures), lang),
     )
-    blocks: list[Block] = [Text(lead)]
+    blocks: list[Block] = [Text(lead), *unexplained]
     if deep:
         rows = tuple(_row(one, lang) for one in deep)
         blocks.append(
