@@ -20,27 +20,37 @@ COLOURS = ("#c2410c", "#1d4ed8")
 """Joules that a counter adds, and that it takes away (conditional and marginal values only)."""
 
 
+def _rows(result: SchedulingResult) -> list[tuple[str, str]]:
+    """What is told of a result, a word and a line each; its joules come after ``joules``."""
+    decision, asked = result.decision, _asked(result)
+    return [
+        ("plan", f"{decision.words}  [{decision.policy}: {decision.source}]"),
+        ("outcome", f"{result.outcome.says}; {_outcome(result)}"),
+        ("reward", _reward(result)),
+        *(("breach", str(each)) for each in result.breaches),
+        *([("note", result.note)] if result.note else []),
+        *([("asked", asked)] if asked else []),
+        ("joules", _base(result)),
+        ("time", ", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items())),
+        ("numbers", ", ".join(f"{name} {how}" for name, how in result.provenance.items())),
+    ]
+
+
+def _head(result: SchedulingResult) -> str:
+    return f"{result.id}  {result.task.kind} ({result.task.id}) at {duration(result.cluster_time_s)}"
+
+
 def as_text(result: SchedulingResult) -> str:
     """A result as a few lines."""
-    task, outcome = result.task, result.outcome
-    lines = [
-        f"{result.id}  {task.kind} ({task.id}) at {duration(result.cluster_time_s)}, waited {duration(task.waited_s)}",
-        f"  plan     {result.decision.words}  [{result.decision.policy}: {result.decision.source}]",
-        f"  outcome  {outcome.says}; {_outcome(result)}",
-        f"  reward   {_reward(result)}",
-        *(f"  breach   {each}" for each in result.breaches),
-        *([f"  note     {result.note}"] if result.note else []),
-        *([f"  asked    {_asked(result)}"] if _asked(result) else []),
-        f"  joules   {_base(result)}",
-    ]
+    lines = [f"{_head(result)}, waited {duration(result.task.waited_s)}"]
     vector = result.attribution
     largest = max(float(abs(vector.values).max()), 1e-300)
-    for name in vector.ranking():
-        value = float(vector[name])
-        bar = ("+" if value >= 0 else "-") * round(BAR * abs(value) / largest)
-        lines.append(f"           {name:<17} {_part(vector, name)}  {bar}".rstrip())
-    lines.append("  time     " + ", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))
-    lines.append("  numbers  " + ", ".join(f"{name} {how}" for name, how in result.provenance.items()))
+    for word, line in _rows(result):
+        lines.append(f"  {word:<8} {line}")
+        for name in vector.ranking() if word == "joules" else ():
+            value = float(vector[name])
+            bar = ("+" if value >= 0 else "-") * round(BAR * abs(value) / largest)
+            lines.append(f"           {name:<17} {_part(vector, name)}  {bar}".rstrip())
     if result.explanation is not None:
         lines.append(f"  why      {result.reasoning()}")
     return "\n".join(lines)
@@ -48,25 +58,13 @@ def as_text(result: SchedulingResult) -> str:
 
 def as_html(result: SchedulingResult) -> str:
     """A result for a notebook: no script, no address."""
-    rows = (
-        ("Plan", escape(result.decision.words)),
-        ("Decided by", escape(f"{result.decision.policy} ({result.decision.source})")),
-        ("Outcome", escape(f"{result.outcome.says}; {_outcome(result)}")),
-        ("Reward", escape(_reward(result))),
-        *(("Breach", escape(each)) for each in result.breaches),
-        *([("Note", escape(result.note))] if result.note else []),
-        *([("Asked for", escape(_asked(result)))] if _asked(result) else []),
-        ("Energy", escape(_base(result)) + _bars(result)),
-        ("Time", escape(", ".join(f"{part} {1e3 * s:.1f} ms" for part, s in result.latencies_s.items()))),
-        ("Numbers", escape(", ".join(f"{name}: {how}" for name, how in result.provenance.items()))),
-    )
-    head = escape(f"{result.id}: {result.task.kind} ({result.task.id}) at {duration(result.cluster_time_s)}")
     cells = "".join(
-        f'<tr><th style="text-align:left;vertical-align:top">{name}</th><td style="text-align:left">{value}</td></tr>'
-        for name, value in rows
+        f'<tr><th style="text-align:left;vertical-align:top">{word}</th>'
+        f'<td style="text-align:left">{escape(line)}{_bars(result) if word == "joules" else ""}</td></tr>'
+        for word, line in _rows(result)
     )
     why = "" if result.explanation is None else result.explanation._repr_html_()
-    return f"<div><b>{head}</b><table>{cells}</table>{why}</div>"
+    return f"<div><b>{escape(_head(result))}</b><table>{cells}</table>{why}</div>"
 
 
 def summary_text(summary: RunSummary) -> str:

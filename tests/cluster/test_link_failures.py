@@ -15,6 +15,7 @@ from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.fork import Follow, PriorBeliefs, Wait, draw_futures, fork
 from attribution_sched.cluster.live import SimulatedCluster
+from attribution_sched.cluster.live_state import restore_cluster, save_cluster
 from attribution_sched.cluster.simulator.simulator import Simulator
 from attribution_sched.cluster.streams import seed_stream
 from attribution_sched.cluster.wan import LinkFailures, Wan, WanProcess, fail_links
@@ -22,7 +23,6 @@ from attribution_sched.errors import NetworkError, SettingsError
 from attribution_sched.executors.live import twin_world
 from attribution_sched.scheduler.predictor.forecast import KalmanPredictor
 from attribution_sched.scheduler.rule_follower import RuleFollower
-from attribution_sched.system.snapshots import restore_cluster, save_cluster
 from tests.small_world import SMALL, small
 
 from .engine_worlds import begun, random_actions, tiny_cluster, tiny_world

@@ -11,6 +11,7 @@ from attribution_sched import System
 from attribution_sched.cluster.decision import capture, view
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.fork import PriorBeliefs, draw_futures
+from attribution_sched.cluster.live_state import restore_cluster, save_cluster
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.config import load_settings
 from attribution_sched.errors import ExecutorError, LaunchRefused, SettingsError, TaskError
@@ -21,7 +22,6 @@ from attribution_sched.explain.reasoning import reasoning
 from attribution_sched.journal import Journal
 from attribution_sched.system import operations
 from attribution_sched.system.replay import live_through, replay
-from attribution_sched.system.snapshots import restore_cluster, save_cluster
 from tests.campaigns.executor_kills import LAYERS, SETTINGS, Mixed
 from tests.executors.test_local import job
 

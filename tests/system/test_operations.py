@@ -5,9 +5,9 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.cluster.live import SimulatedCluster
+from attribution_sched.cluster.live_state import restore_cluster, save_cluster
 from attribution_sched.errors import SettingsError, TaskError
 from attribution_sched.system.operations import still_open
-from attribution_sched.system.snapshots import restore_cluster, save_cluster
 from tests.campaigns.fail_points import Cut, raising
 from tests.small_world import small
 

@@ -9,6 +9,7 @@ import pytest
 from attribution_sched import System
 from attribution_sched.cluster.engine.state import DOWN
 from attribution_sched.cluster.live import SimulatedCluster
+from attribution_sched.cluster.live_state import restore_cluster, save_cluster
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
@@ -16,7 +17,7 @@ from attribution_sched.journal import journal as journal_room
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.system import recovery, ring
 from attribution_sched.system.replay import RecordedVectors
-from attribution_sched.system.snapshots import record_snapshot, restore_cluster, restore_snapshot, save_cluster
+from attribution_sched.system.snapshots import record_snapshot, restore_snapshot
 from attribution_sched.types import Task
 from tests.campaigns.same import account, decisions
 from tests.small_world import small
