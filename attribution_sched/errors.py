@@ -98,8 +98,9 @@ def nearest(name: object, valid: Iterable[str]) -> str:
     """Return a hint that names the closest valid word, or lists them."""
     options = sorted(valid)
     text = name[:LONGEST_NAME] if isinstance(name, str) else shown(name)
-    close = difflib.get_close_matches(text, options, n=1, cutoff=0.5)
+    folded = {option.casefold(): option for option in reversed(options)}
+    close = difflib.get_close_matches(text.casefold(), folded, n=1, cutoff=0.5)
     if close:
-        return f"Did you mean {close[0]!r}?"
+        return f"Did you mean {folded[close[0]]!r}?"
     more = f", … ({len(options) - MOST_LISTED} more)" if len(options) > MOST_LISTED else ""
     return "Valid: " + ", ".join(options[:MOST_LISTED]) + more

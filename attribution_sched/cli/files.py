@@ -125,7 +125,7 @@ LISTED = 4
 
 
 def find_decision(journal: Journal, wanted: str) -> str:
-    """The id that a user means: itself, a prefix of it that no other has, its number, or ``last``.
+    """The id that a user means: itself, a prefix that no other has, its number, the id of its task, or ``last``.
 
     ``last`` is the newest decision that put a plan in force, or the newest of all if none did.
 
@@ -139,6 +139,11 @@ def find_decision(journal: Journal, wanted: str) -> str:
         return _last(journal)
     if wanted.isdecimal() and journal.first() <= int(wanted) < journal.count():
         return next(iter(journal.decisions(int(wanted), int(wanted) + 1))).id
+    if journal.knows_task(wanted):
+        # People know their jobs: the decision that put the task where it is, else the last that left it waiting.
+        own = list(journal.decisions_on(wanted))
+        if own:
+            return next((each for each in reversed(own) if each.plan is not None), own[-1]).id
     try:
         return journal.decision(wanted).id
     except JournalError:
@@ -162,6 +167,17 @@ def _last(journal: Journal) -> str:
         stop = start
     newest = journal.last()
     return "" if newest is None else newest.id
+
+
+def check_order(journal: Path, task: str) -> None:
+    """Say so if journal and task were given the other way round.
+
+    Raises:
+        SettingsError: If they were.
+    """
+    if not journal.exists() and Path(task).is_file():
+        rule = f"is no journal, but {task} is a file: the journal comes first, then the task"
+        raise SettingsError(problem("JOURNAL", str(journal), rule, f"Give {task} {journal}"))
 
 
 @contextlib.contextmanager

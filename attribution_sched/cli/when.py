@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from attribution_sched.cli.console import Stages, columns, examples, out, say_json
-from attribution_sched.cli.files import rebuild_system
+from attribution_sched.cli.files import check_order, rebuild_system
 
 EXAMPLES = examples(
     "attribution-sched when runs/cross-domain-0-1/journal.sqlite t000042",
@@ -39,6 +39,7 @@ def when(
     from attribution_sched.words.say import say
 
     check_language(lang)
+    check_order(journal, task or "")
     with Stages() as stages, rebuild_system(journal, stages) as system:
         given: dict[str, Any] = {"futures": futures, "hours": hours, "seed": seed}
         answers = system.when_all(**given) if task is None else [system.when(task, **given)]

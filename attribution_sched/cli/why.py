@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from attribution_sched.cli.console import Stages, columns, examples, out, say_json
-from attribution_sched.cli.files import rebuild_system
+from attribution_sched.cli.files import check_order, rebuild_system
 
 if TYPE_CHECKING:
     from attribution_sched.explain.delay import Delay, Share
@@ -38,6 +38,7 @@ def why(
     from attribution_sched.explain.wording import check_language
 
     check_language(lang)
+    check_order(journal, task)
     with Stages() as stages, rebuild_system(journal, stages) as system:
         reason = system.why(task, private=private)
         delay = system.delay(task) if shares else None

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from attribution_sched.cli.console import Stages, columns, examples, out, say_json
-from attribution_sched.cli.files import rebuild_system
+from attribution_sched.cli.files import check_order, rebuild_system
 
 EXAMPLES = examples(
     "attribution-sched why-not runs/cross-domain-0-1/journal.sqlite t000042 azure:westus",
@@ -32,6 +32,7 @@ def why_not(
     from attribution_sched.explain.wording import check_language
 
     check_language(lang)
+    check_order(journal, task)
     with Stages() as stages, rebuild_system(journal, stages) as system:
         row = system.why_not(task, where)
     if as_json:

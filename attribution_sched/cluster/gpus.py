@@ -184,7 +184,8 @@ def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
         missing = [key for key in needed if key not in given] + ([] if peaks else ["peak_tflops"])
         if missing:
             rule = f"is not in the catalogue, and its figures lack {', '.join(missing)}"
-            raise SettingsError(problem("gpu", name, rule, nearest(name, GPUS)))
+            fix = f"Add them under gpus:, or take one of the catalogue: {', '.join(GPUS)}"
+            raise SettingsError(problem("gpu", name, rule, fix))
         sources = MappingProxyType(dict.fromkeys((*needed, "peak_flops"), "set by the user"))
         device = Gpu(name, MappingProxyType({}), **given, sources=sources)
     if peaks:
@@ -198,5 +199,6 @@ def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
 def gpu(name: str) -> Gpu:
     """Look a GPU up by name; an unknown name raises with the nearest known one."""
     if name not in GPUS:
-        raise SettingsError(problem("gpu", name, "is not in the catalogue", nearest(name, GPUS)))
+        fix = f"Give its figures under gpus: in the preset, or take one of the catalogue: {', '.join(GPUS)}"
+        raise SettingsError(problem("gpu", name, "is not in the catalogue", fix))
     return GPUS[name]

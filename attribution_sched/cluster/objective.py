@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.limits import Why, name_rule
@@ -80,6 +80,13 @@ class Reward:
             raise SettingsError(problem("reward.interval_s", self.interval_s, "must be > 0", "Use seconds"))
 
 
+def four_levels(levels: object) -> object:
+    """One to three microbatch sizes filled up with the largest: tables have a place for four."""
+    if isinstance(levels, list | tuple) and 1 <= len(levels) < BATCH_LEVELS:
+        return (*levels, *[levels[-1]] * (BATCH_LEVELS - len(levels)))
+    return levels
+
+
 @dataclass(frozen=True)
 class KindFields:
     """What a kind of task is, in settings (with its model's name) and in a world (with its model).
@@ -87,7 +94,7 @@ class KindFields:
     Attributes:
         model: What is trained or run.
         batch_size: Global batch: samples per step.
-        microbatches: The four microbatch sizes (samples) a plan may choose, ascending; each divides the batch.
+        microbatches: The microbatch sizes (samples) a plan may choose, ascending, four at most; each divides the batch.
         steps: Fewest and most steps a task of this kind needs (log-uniform between them).
         epoch_steps: Steps after which a running task may be re-planned.
         training: False for inference.
@@ -100,7 +107,7 @@ class KindFields:
 
     model: Any
     batch_size: Samples
-    microbatches: tuple[Samples, Samples, Samples, Samples]
+    microbatches: Annotated[tuple[Samples, Samples, Samples, Samples], BeforeValidator(four_levels)]
     steps: tuple[Steps, Steps]
     epoch_steps: Steps
     training: Switch = True

@@ -93,6 +93,16 @@ Gbps = Annotated[
 Bytes = Annotated[
     float, Field(strict=True, ge=1.0, le=1e18, allow_inf_nan=False), Why("memories and links hold or move bytes")
 ]
+MemoryBytes = Annotated[
+    float,
+    Field(strict=True, ge=1e8, le=1e18, allow_inf_nan=False),
+    Why("no device holds less: the number counts bytes, not gigabytes"),
+]
+BytesPerSecond = Annotated[
+    float,
+    Field(strict=True, ge=1e8, le=1e18, allow_inf_nan=False),
+    Why("no memory of a device is slower: the number counts bytes a second, not gigabytes"),
+]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False), Why("a task would wait for weeks")]
 """Latency or pause."""
 Watts = Annotated[
@@ -116,8 +126,8 @@ class GpuOverride(Record):
         nvlink_bytes_per_s: One direction between two devices of a node.
     """
 
-    memory_bytes: Bytes | None = None
-    bandwidth_bytes_per_s: Bytes | None = None
+    memory_bytes: MemoryBytes | None = None
+    bandwidth_bytes_per_s: BytesPerSecond | None = None
     tdp_w: Watts | None = None
     min_cap_w: Watts | None = None
     idle_w: Watts | None = None
@@ -835,7 +845,7 @@ class Settings(Record):
                 missing = [key for key in GpuOverride.model_fields if key != "like" and getattr(figures, key) is None]
                 if missing:
                     rule = f"is not in the GPU catalogue, and its figures lack {', '.join(missing)}"
-                    raise broken_rule(rule, f"Give them all, or use a known type. {nearest(name, GPUS)}", value=name)
+                    raise broken_rule(rule, f"Give them all, or take one of {', '.join(sorted(GPUS))}", value=name)
         return gpus
 
     @field_validator("cap_levels")
@@ -974,14 +984,13 @@ class Settings(Record):
         from attribution_sched.cluster.gpus import GPUS
 
         catalogue = [*GPUS, *self.gpus]
-        for i, domain in enumerate(self.domains or ()):
-            if domain.gpu is not None and domain.gpu not in catalogue:
-                fix = nearest(domain.gpu, catalogue)
-                raise broken_rule("is not in the GPU catalogue", fix, key=(listed, i, "gpu"), value=domain.gpu)
-        name = self.domain_defaults.gpu
-        if name not in catalogue:
-            key = ("domain_defaults", "gpu")
-            raise broken_rule("is not in the GPU catalogue", nearest(name, catalogue), key=key, value=name)
+        fix = f"Give its figures under gpus:, or take one of {', '.join(sorted(catalogue))}"
+        named = [
+            ((listed, i, "gpu"), domain.gpu) for i, domain in enumerate(self.domains or ()) if domain.gpu is not None
+        ]
+        for key, name in [*named, (("domain_defaults", "gpu"), self.domain_defaults.gpu)]:
+            if name not in catalogue:
+                raise broken_rule("is not in the GPU catalogue", fix, key=key, value=name)
 
     def _check_models(self) -> None:
         from attribution_sched.cluster.models import known_model, model_names

@@ -1025,7 +1025,7 @@ def create(path: Path, header: Row) -> None:
     # The log of a journal that was removed would be taken for the new one's.
     for taken in (path, log):
         if taken.exists() and (taken is path or taken.stat().st_size > 0):
-            fix = "Open it with Journal.open, choose another path, or move it away"
+            fix = "Go on with it by System.resume(path) or run --resume, choose another path, or move it away"
             raise JournalError(problem("journal", str(taken), "is there already", fix))
     try:
         with draft_of(path) as draft, contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
@@ -1172,13 +1172,17 @@ def inspect(path: Path) -> None:
             raise JournalError(problem("journal", str(path), "is not a file", "Give the path of a journal"))
         names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = nearest(path.name, names)
-        fix = hint if hint.startswith("Did you mean") else "Make it with Journal.create"
+        fix = (
+            hint
+            if hint.startswith("Did you mean")
+            else "attribution-sched run writes one, as System(journal=path) does"
+        )
         raise JournalError(problem("journal", str(path), "does not exist", fix))
     with contextlib.closing(connect(path)) as connection, readable(path):
         known = (APPLICATION_ID, ARCHIVE_ID)
         if connection.execute("PRAGMA application_id").fetchone()[0] not in known:
             rule = "is not a journal but a file of another application"
-            fix = "Give the path of a journal, or make one with Journal.create"
+            fix = "Give the path of a journal; attribution-sched run writes one"
             raise JournalError(problem("journal", str(path), rule, fix))
         refuse_newer(version(connection), str(path))
         # SQLite takes a page cut off for one that ends in zeros. With a log, the file may rightly be too short.

@@ -133,9 +133,9 @@ def kind_of(world: World, request: TaskRequest) -> int:
     by_name = {name.lower(): name for name in models}
     wanted = by_name.get(request.kind.lower()) if isinstance(request.kind, str) else None
     if wanted is None:
-        raise TaskError(
-            problem("task.kind", request.kind, "is not a kind of this preset", nearest(request.kind, models))
-        )
+        own = "a model of your own goes under models: of the preset, see attribution-sched profile --into"
+        fix = f"{nearest(request.kind, models)}; {own}"
+        raise TaskError(problem("task.kind", request.kind, "is not a kind of this preset", fix))
     listed = [(row, kind) for row, kind in listed if kind.model.name == wanted]
     if request.training is not None:
         if not isinstance(request.training, int | np.bool_):

@@ -53,8 +53,9 @@ def cluster_of(cluster: Any) -> Callable[..., SimulatedCluster]:
     if cluster == "simulated":
         return SimulatedCluster
     if not callable(cluster):
-        fix = "Use 'simulated', or a subclass of SimulatedCluster"
-        raise SettingsError(problem("cluster", cluster, "must make a cluster from world, seed and arrivals=", fix))
+        rule = "is no cluster that tasks can run on"
+        fix = "Use 'simulated', 'local', 'slurm' or 'ray', executors by domain, or a subclass of SimulatedCluster"
+        raise SettingsError(problem("cluster", cluster, rule, fix))
 
     def made(world: World, seed: int, *, arrivals: bool) -> SimulatedCluster:
         built = cluster(world, seed, arrivals=arrivals)
