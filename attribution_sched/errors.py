@@ -94,12 +94,12 @@ MOST_LISTED = 100
 """Valid words that a hint lists at most."""
 
 
-def nearest(name: object, valid: Iterable[str]) -> str:
-    """Return a hint that names the closest valid word, or lists them."""
+def nearest(name: object, valid: Iterable[str], alike: float = 0.5) -> str:
+    """Return a hint that names the closest valid word, if one is so much ``alike``, or lists them."""
     options = sorted(valid)
     text = name[:LONGEST_NAME] if isinstance(name, str) else shown(name)
     folded = {option.casefold(): option for option in reversed(options)}
-    close = difflib.get_close_matches(text.casefold(), folded, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(text.casefold(), folded, n=1, cutoff=alike)
     if close:
         return f"Did you mean {folded[close[0]]!r}?"
     more = f", … ({len(options) - MOST_LISTED} more)" if len(options) > MOST_LISTED else ""

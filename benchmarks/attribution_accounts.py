@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import spearmanr
 
-from attribution_sched.attribution.attributor import AccountAttributor, Fitted, SampleEnergy, as_attributor
+from attribution_sched.attribution.attributor import AccountAttributor, as_attributor
+from attribution_sched.attribution.energy_model import EnergyModel
+from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.attribution.simulated_meter import MeteredTasks, meter, metered_tasks, task_energy_j
 from attribution_sched.cluster.counters import true_rates
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
@@ -221,7 +223,7 @@ def roofline(count: int, seed: int) -> dict[str, float]:
     # The machine's own pace: all resources overlap.
     pace = np.exp(0.05 * rng.standard_normal(2 * count)) / time_s
     x = counters * (1.0 / (true_rates(demands)[:, 0] / demands.values[:, 0]))[:, None]
-    model_ = SampleEnergy.fit(
+    model_ = EnergyModel.fit(
         x[:count] * pace[:count, None], pace[:count], joules[:count], idle_j=60.0 * time_s[:count] * 0.99, idle_w=60.0
     )
     parts = model_.parts(x[count:], pace[count:], np.ones(count, bool))

@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attribution_sched.attribution.emshap import EmSHAP
-from attribution_sched.attribution.energy_model import EnergyModel
 from attribution_sched.cluster.counters import counters, sample_time_s
 from attribution_sched.cluster.demands import (
     CLOCK_HZ,
@@ -44,6 +43,7 @@ from research.attribution_rivals import LinearCounters, cpu_time_share, sm_utili
 from research.host_power import cpu_power_w
 
 Array = NDArray[np.float64]
+Predict = Callable[[Array], Array]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -174,7 +174,7 @@ def draw_tasks(n_tasks: int, rng: np.random.Generator) -> Tasks:
     )
 
 
-def energy_model(x: Array, watts: Array, seed: int) -> EnergyModel:
+def energy_model(x: Array, watts: Array, seed: int) -> Predict:
     """Counters to watts: one small network, quick to ask the many times that two games need."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.neural_network import MLPRegressor
@@ -185,7 +185,8 @@ def energy_model(x: Array, watts: Array, seed: int) -> EnergyModel:
         hidden_layer_sizes=(16,), activation="tanh", alpha=0.1, solver="lbfgs", max_iter=5000, random_state=seed
     )
     scaled = TransformedTargetRegressor(make_pipeline(StandardScaler(), network), transformer=StandardScaler())
-    return EnergyModel((scaled,), names=DEMAND_NAMES, unit="W", folds=2, seed=seed).fit(x, watts)
+    scaled.fit(x, watts)
+    return lambda rows: np.maximum(scaled.predict(rows), 0.0)
 
 
 def explained(target: Array, by: Array) -> float:
@@ -201,7 +202,7 @@ def explain(tasks: Tasks, budget: Budget, seed: int) -> tuple[dict[str, Array], 
     x, asked = tasks.seven[learn], tasks.seven[ask]
     model = energy_model(x, tasks.watts[learn], seed)
     test = slice(budget.fit + budget.read, None)
-    missed = model.predict(tasks.seven[test]) - tasks.watts[test]
+    missed = model(tasks.seven[test]) - tasks.watts[test]
     facts: dict[str, Any] = {
         "mae_w": float(np.abs(missed).mean()),
         "r2": 1 - float((missed**2).mean() / tasks.watts[test].var()),
@@ -244,7 +245,7 @@ def explain(tasks: Tasks, budget: Budget, seed: int) -> tuple[dict[str, Array], 
     return said, facts
 
 
-def explain_within(tasks: Tasks, model: EnergyModel, game: str, budget: Budget, seed: int) -> Array:
+def explain_within(tasks: Tasks, model: Predict, game: str, budget: Budget, seed: int) -> Array:
     """Contributions to a task's watts above the mean of its own type, (n, 7).
 
     The players are log ratios of the counters to their type's geometric mean, whose distribution all types share;
@@ -263,7 +264,7 @@ def explain_within(tasks: Tasks, model: EnergyModel, game: str, budget: Budget, 
     for kind, middle in centre.items():
         rows = np.flatnonzero((tasks.kind == kind) & (np.arange(len(x)) >= budget.fit))
         if len(rows):
-            phi[rows] = fit.attribute(lambda z, m=middle: model.predict(m * np.exp(z)), ratio[rows]).values
+            phi[rows] = fit.attribute(lambda z, m=middle: model(m * np.exp(z)), ratio[rows]).values
     return phi[budget.fit :]
 
 

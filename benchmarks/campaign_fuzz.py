@@ -442,8 +442,8 @@ def _checkpoints(folder: Path) -> list[Target]:
 
     import attribution_sched
     from attribution_sched import storage
-    from attribution_sched.attribution.attributor import Fitted
     from attribution_sched.attribution.emshap import EmSHAP
+    from attribution_sched.attribution.fitted import Fitted
     from attribution_sched.rivals.seq2seq import network as pointer
     from attribution_sched.scheduler.hi_ppo import checkpoint as hi_ppo
     from attribution_sched.scheduler.predictor import gru

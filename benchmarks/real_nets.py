@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from attribution_sched.attribution.attributor import SampleEnergy
 from attribution_sched.attribution.emshap import EmSHAP
+from attribution_sched.attribution.energy_model import EnergyModel
 from attribution_sched.attribution.sources import profile
 
 GROUPS = ("conv", "fc", "attention", "other")
@@ -149,7 +149,7 @@ def methods() -> dict[str, Callable[..., np.ndarray]]:
     """Parts (m, 4) of rows that were asked about, from rows that were metered."""
 
     def ours(x: np.ndarray, pace: np.ndarray, y: np.ndarray, idle: np.ndarray, a: np.ndarray, s: np.ndarray) -> Any:
-        made = SampleEnergy.fit(x * pace[:, None], pace, y, idle_j=np.minimum(idle, y), idle_w=IDLE_W, names=GROUPS)
+        made = EnergyModel.fit(x * pace[:, None], pace, y, idle_j=np.minimum(idle, y), idle_w=IDLE_W, names=GROUPS)
         return made.parts(a, s, np.ones(len(a), dtype=bool))
 
     def prices(x: Any, pace: Any, y: Any, idle: Any, a: Any, s: Any) -> Any:

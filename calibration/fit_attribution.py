@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import attribution_sched
-from attribution_sched.attribution.attributor import Fitted
+from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.attribution.simulated_meter import nominal_readings
 from attribution_sched.config import load_settings
 

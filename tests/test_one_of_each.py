@@ -192,7 +192,7 @@ DECIDES = {
             DECIDES | {"attribution/conditionals/margins.py", "attribution/conditionals/student.py"},
         ),
         # Models fitted again, or judged against each other, are no intervals.
-        (resamples_rows, {"stats/bootstrap.py"}, {"attribution/selection.py", "attribution/attributor.py"}),
+        (resamples_rows, {"stats/bootstrap.py"}, {"attribution/selection.py", "attribution/energy_model.py"}),
     ],
 )
 def test_statistics_have_one_home(idea, homes, let_be):

@@ -1,318 +1,447 @@
-"""Counters to joules or watts: the best of several regressors, chosen on unseen blocks of time.
+"""The energy model: what a task counts for one sample → joules for one sample, never less where a counter says more.
 
-    model = EnergyModel(names=("cpu_cycles", "cpu_instructions", "cache_miss"), unit="W").fit(x, watts, times)
-    model.predict(x), model.interval(x), model.report
+    f(x; s, training) = idle(s) + Σ_b w_b(s, training) · φ_b(x, s),      w ≥ 0,      f(0) = idle(s)
 
-Candidates are ``"boosting"``, ``"network"``, their ``"blend"``, any scikit-learn regressor and any function
-of rows.
+``x`` is a task's counters per *sample* (counter ÷ throughput ``s``: rates lose the pace), and ``φ`` are terms that rise
+with every counter and vanish without it,
+
+    x_j                a joule price for each cycle, miss, byte and second of an operator
+    √(x_j / s)         the same, levelling off where a resource is busy all the time
+    √(x_i · x_j)       what two resources draw only together.
+
+The weights are those of a non-negative least squares fit to metered joules (relative errors), one set for training and
+one for inference, each bent along the logarithm of the throughput between a few knots: small and huge tasks pay other
+prices. Nothing else enters: no model's name, no demand that only a simulator knows. ``idle(s)`` is what the machine
+draws while it does nothing, for as long as a sample takes.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from attribution_sched.attribution.energy_boosting import BoostingPredictor, TreeEnsemble
-from attribution_sched.attribution.energy_candidates import (
-    BUILT_IN,
-    Candidate,
-    CandidateScore,
-    Predictor,
-    Score,
-    blocked_folds,
-    check_candidates,
-    run_trials,
-    shuffled_folds,
-)
-from attribution_sched.attribution.energy_features import CounterFeatures
-from attribution_sched.attribution.energy_interval import ConformalBands, block_coverage
-from attribution_sched.attribution.energy_network import NetworkPredictor
-from attribution_sched.errors import CheckpointError, ModelFitError, nearest, problem
-from attribution_sched.storage import Arrays, read, rebuilding, write
-from attribution_sched.types import FloatArray
+from attribution_sched.cluster.demands import DEMAND_NAMES
+from attribution_sched.errors import CheckpointError, CounterError, ModelFitError, problem
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
-MIN_ROWS = 50
-NEGATIVE_RULES = {
-    "clip": "energy is never negative: predictions below 0 are raised to 0",
-    "refuse": "energy is never negative: a prediction below 0 is an error",
-}
+KNOTS = 6
+"""Throughputs between which prices bend, at most; fewer where there are few tasks."""
+
+ROWS_PER_KNOT = 40
+"""Metered tasks of one mode that a knot needs."""
+
+RIDGE = 1e-4
+"""Of the mean square of a column: terms that move together share, instead of one taking all by chance."""
+
+SMOOTHNESS = 0.1
+"""Weight of the squared change of a price from knot to knot: a price bends only where tasks insist, so that one of them
+cannot be told from the others by a counter that costs nothing."""
+
+HELD_OUT = 5
+"""One row in so many judges the fit before it is made again on all of them."""
+
+MEMBERS = 8
+"""Fits to resampled rows whose spread is the model's own error of each part."""
+
+LEAST_TASKS = 30
+"""Metered tasks that a fit needs."""
+
+ARRAYS = ("unit", "knots", "weights", "idle_s", "members")
 
 
-@dataclass(frozen=True)
-class EnergyReport:
-    """How an energy model came about and how good it is.
+@dataclass(frozen=True, eq=False)
+class EnergyModel:
+    """A fitted energy model over the counters of one sample.
 
     Attributes:
-        chosen: Name of the candidate with the least blocked error.
-        scores: Every candidate's errors.
-        unit: Unit of target and errors.
-        n_rows: Rows fitted on.
-        folds: Blocks of time.
-        coverage: Coverage asked of the intervals.
-        block_coverage: Coverage reached in each block by intervals calibrated on the others.
-        negative_rule: What happens to a negative prediction.
-        negative_predictions: How many out-of-block predictions of the chosen model were negative.
-        seed: Seed of shuffles and starting weights.
+        unit: (d,) usual counters per sample; counters enter as multiples of them.
+        sample_s: Usual seconds of a sample, the unit of ``1 / s``.
+        knots: (k,) logarithms of throughputs.
+        modes: Which modes it has seen: ``(True,)``, ``(False,)`` or both; True is training.
+        weights: (modes, k, terms) joules per sample of each term.
+        members: (members, modes, k, terms), the same from resampled rows.
+        idle_w: Watts of the idle machine.
+        idle_s: (modes, k) seconds that a sample takes on the metered machine, per second on the reference.
+        median_error: Of held-out tasks: median of |predicted − metered| / metered.
+        spread: Of held-out tasks: root mean square of that, without the worst hundredth.
+        rows: Tasks it was fitted on.
+        names: Of the d counters.
+        metered: What was metered: joules of which meter, or CPU-seconds where there is none.
     """
 
-    chosen: str
-    scores: tuple[CandidateScore, ...]
-    unit: str
-    n_rows: int
-    folds: int
-    coverage: float
-    block_coverage: tuple[float, ...]
-    negative_rule: str
-    negative_predictions: int
-    seed: int
+    unit: FloatArray
+    sample_s: float
+    knots: FloatArray
+    modes: tuple[bool, ...]
+    weights: FloatArray
+    members: FloatArray
+    idle_w: float
+    idle_s: FloatArray
+    median_error: float
+    spread: float
+    rows: int
+    names: tuple[str, ...] = DEMAND_NAMES
+    metered: str = "J"
 
-    @property
-    def best(self) -> CandidateScore:
-        """The chosen candidate's errors."""
-        return next(s for s in self.scores if s.name == self.chosen)
-
-
-class EnergyModel:
-    """Predicts energy from counters, says how sure it is, and saves itself without pickle."""
-
-    def __init__(
-        self,
-        candidates: Sequence[Candidate] = BUILT_IN,
+    @classmethod
+    def fit(
+        cls,
+        counters: FloatArray,
+        samples_per_s: FloatArray,
+        energy_j: FloatArray,
         *,
-        names: Sequence[str] | None = None,
-        unit: str = "W",
-        folds: int = 5,
-        coverage: float = 0.9,
-        negative: Literal["clip", "refuse"] = "clip",
+        idle_j: FloatArray | float,
+        idle_w: float,
+        training: BoolArray | bool = True,
+        names: tuple[str, ...] = DEMAND_NAMES,
+        metered: str = "J",
         seed: int = 0,
-    ) -> None:
-        """Choose what may be tried.
+    ) -> Self:
+        """Fit on tasks whose joules were metered.
 
         Args:
-            candidates: Built-in names, regressors with fit and predict, or functions of rows ``(n, d)``.
-            names: Counter names; ``x0, x1, ...`` by default. Cycles, instructions and misses are recognised.
-            unit: Unit of the target, ``J`` or ``W``.
-            folds: Number of contiguous blocks.
-            coverage: Share of fresh rows that `interval` must hold.
-            negative: What to do with a negative prediction, see `NEGATIVE_RULES`.
-            seed: Seed of shuffles and starting weights.
+            counters: (n, d) counters per second.
+            samples_per_s: (n,) throughput.
+            energy_j: (n,) joules per sample, the idle machine's among them.
+            idle_j: (n,) joules per sample that the idle machine would have drawn meanwhile, or one for all.
+            idle_w: Watts of the idle machine.
+            training: (n,) whether a task trains.
+            names: Of the d counters.
+            metered: What was metered.
+            seed: Of the resampled rows.
+
+        Raises:
+            ModelFitError: If there are too few tasks, or a figure of one is not what it must be.
         """
-        check_candidates(candidates)
-        _require(0.5 <= coverage < 1, "coverage", coverage, "must lie in [0.5, 1)", "Use 0.9")
-        _require(folds >= 2, "folds", folds, "must be at least 2", "Use 5")
-        _require(negative in NEGATIVE_RULES, "negative", negative, "is unknown", nearest(negative, NEGATIVE_RULES))
-        self._candidates, self._folds, self._coverage, self._seed = tuple(candidates), folds, coverage, seed
-        self.unit, self._negative = unit, negative
-        self.names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self._predictor: Predictor | None = None
-        self._bands: ConformalBands | None = None
-        self._report: EnergyReport | None = None
+        n = len(energy_j)
+        modes_of = np.broadcast_to(np.asarray(training, dtype=bool), (n,))
+        idle = np.broadcast_to(np.asarray(idle_j, dtype=np.float64), (n,))
+        _check_fit(counters, samples_per_s, energy_j, idle, names)
+        x = counters / samples_per_s[:, None]
+        positive = x > 0
+        unit = np.where(positive.any(axis=0), np.where(positive, x, 0.0).sum(0) / np.maximum(positive.sum(0), 1), 1.0)
+        modes = tuple(bool(mode) for mode in np.unique(modes_of))
+        fewest = min(int((modes_of == mode).sum()) for mode in modes)
+        count = int(np.clip(fewest // ROWS_PER_KNOT, 1, KNOTS))
+        logs = np.log(samples_per_s)
+        knots = np.unique(np.quantile(logs, np.linspace(0.0, 1.0, count))) if count > 1 else logs[:1] * 0.0
+        zeros = np.zeros((len(modes), len(knots), _terms(len(names))))
+        empty = cls(
+            unit, float(np.mean(1.0 / samples_per_s)), knots, modes, zeros, zeros[None], float(idle_w),
+            np.zeros((len(modes), len(knots))), 0.0, 0.0, n, tuple(names), metered,
+        )  # fmt: skip
+        rows = _Rows(x, samples_per_s, modes_of, energy_j, idle)
+        judged = np.arange(n) % HELD_OUT == HELD_OUT - 1
+        trial = empty._solved(rows, ~judged)
+        off = np.abs(trial.predict(x[judged], samples_per_s[judged], modes_of[judged]) / energy_j[judged] - 1.0)
+        final = empty._solved(rows, np.ones(n, dtype=bool))
+        rng = np.random.default_rng(seed)
+        again = [final._weights(rows, rng.multinomial(n, np.full(n, 1.0 / n)).astype(float)) for _ in range(MEMBERS)]
+        inliers = off[off <= np.quantile(off, 0.99)]
+        return replace(
+            final, members=np.stack(again), median_error=float(np.median(off)),
+            spread=float(np.sqrt(np.mean(np.square(inliers)))),
+        )  # fmt: skip
 
-    @property
-    def report(self) -> EnergyReport:
-        """How the model came about; there after `fit` or `load`."""
-        if self._report is None:
-            raise ModelFitError(problem("report", None, "the model is not fitted", "Call fit first"))
-        return self._report
+    def idle_j(self, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
+        """Joules that the idle machine draws during a sample, f(0), shape ``(n,)``."""
+        hats, mode = self._hats(samples_per_s), self._mode(training)
+        idle: FloatArray = self.idle_w * (hats * self.idle_s[mode]).sum(axis=1) / samples_per_s
+        return idle
 
-    def fit(self, x: ArrayLike, y: ArrayLike, timestamps: ArrayLike | None = None) -> EnergyModel:
-        """Try every candidate on unseen blocks, keep the best, fit it on all rows, calibrate its intervals.
+    def predict(self, x: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
+        """Joules per sample ``(n,)`` of counters per sample ``(n, d)``; one throughput and mode may stand for all."""
+        terms = self._terms(x, samples_per_s)
+        prices = self._prices(self.weights, samples_per_s, training)
+        energy_j: FloatArray = self.idle_j(samples_per_s, training) + (terms * prices).sum(axis=1)
+        return energy_j
+
+    def parts(self, x: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
+        """Baseline Shapley values of :meth:`predict` from the idle machine, ``(n, d)``, in closed form.
+
+        A term of one counter is that counter's; a term of two is there only with both, and they halve it. Equal to
+        :func:`~attribution_sched.attribution.accounting.from_idle`, which takes any model.
+        """
+        terms = self._terms(x, samples_per_s)
+        parts_j: FloatArray = (terms * self._prices(self.weights, samples_per_s, training)) @ self._owners
+        return parts_j
+
+    def part_errors(self, x: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
+        """Standard error of each part, ``(n, d)``: between resampled fits, and by how far metered joules lie off."""
+        return self.account(x, samples_per_s, training)[2]
+
+    def account(
+        self, x: FloatArray, samples_per_s: FloatArray, training: BoolArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Parts ``(n, d)``, idle joules ``(n,)`` and standard errors of the parts ``(n, d)``, in one pass."""
+        hats, mode = self._hats(samples_per_s), self._mode(training)
+        terms = self._terms(x, samples_per_s)
+        mine = (terms * (hats[:, :, None] * self.weights[mode]).sum(axis=1)) @ self._owners
+        # Prices of all members at once, (members, n, terms).
+        prices = (hats[:, :, None] * self.members[:, mode]).sum(axis=2)
+        each = (terms * prices) @ self._owners
+        idle = self.idle_w * (hats * self.idle_s[mode]).sum(axis=1) / samples_per_s
+        error = np.sqrt(np.square(each - mine).mean(axis=0) + np.square(self.spread * mine))
+        return mine, idle, error
+
+    def expected(
+        self, x: FloatArray, weights: FloatArray, samples_per_s: FloatArray, training: bool
+    ) -> tuple[FloatArray, float, FloatArray, FloatArray]:
+        """The account of a task of which only weighed guesses are known.
 
         Args:
-            x: Counters, ``(n, d)``, at least `MIN_ROWS` rows.
-            y: Measured energy or power, ``(n,)``, never negative.
-            timestamps: Time of each row, ``(n,)``; without it the rows are taken to be in time order.
-        """
-        rows, target = self._check_training(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
-        if timestamps is not None:
-            times = np.asarray(timestamps, dtype=float)
-            good = times.shape == target.shape and bool(np.isfinite(times).all())
-            _require(good, "timestamps", times.shape, f"must be {len(target)} finite times", "Give one per row")
-            order = np.argsort(times, kind="stable")
-            rows, target = rows[order], target[order]
-        names = self.names or tuple(f"x{j}" for j in range(rows.shape[1]))
-        self.names = names
-        blocks = blocked_folds(len(target), self._folds)
-        mixed = shuffled_folds(len(target), self._folds, self._seed)
-        trials = run_trials(self._candidates, rows, target, names, blocks, mixed, self._seed)
-        chosen = min(trials, key=lambda name: trials[name].scored.blocked.mae)
-        best = trials[chosen]
-        self._predictor = best.refit()
-        self._bands = ConformalBands.fit(best.blocked, target, self._coverage, blocks=blocks)
-        self._report = EnergyReport(
-            chosen=chosen,
-            scores=tuple(t.scored for t in trials.values()),
-            unit=self.unit,
-            n_rows=len(target),
-            folds=self._folds,
-            coverage=self._coverage,
-            block_coverage=block_coverage(best.blocked, target, blocks, self._coverage),
-            negative_rule=self._negative,
-            negative_predictions=int((best.blocked < 0).sum()),
-            seed=self._seed,
-        )
-        return self
+            x: (m, d) counters per sample.
+            weights: (m,) adding up to one.
+            samples_per_s: (m,) throughput of each guess, or (1,) where it was measured.
+            training: Its mode.
 
-    def predict(self, x: ArrayLike) -> FloatArray:
-        """Energy of each row ``(n, d)``, shape ``(n,)``; finite and never negative."""
-        if self._predictor is None or self.names is None:
-            raise ModelFitError(problem("predict", None, "the model is not fitted", "Call fit first"))
-        rows = np.asarray(x, dtype=np.float64)
+        Returns:
+            Mean parts (d,), idle joules, variance of the parts between the guesses (d,) and of the model itself (d,).
+        """
+        mode = int(training) if len(self.modes) == 2 else 0
+        terms = self._terms(x, samples_per_s)
+        # Parts are linear in the terms: every member's mean part is its price of the mean term.
+        usual = weights @ terms
+        if len(samples_per_s) == 1:
+            hats = self._hat(float(samples_per_s[0]))
+            each = terms @ ((hats @ self.weights[mode])[:, None] * self._owners)
+            idle = self.idle_w * float(hats @ self.idle_s[mode]) / float(samples_per_s[0])
+        else:
+            every = self._hats(samples_per_s)
+            each = (terms * (every @ self.weights[mode])) @ self._owners
+            idle = self.idle_w * float(weights @ (every @ self.idle_s[mode] / samples_per_s))
+            hats = weights @ every
+        mean = weights @ each
+        prices = (hats @ self._member_prices[mode]).reshape(len(self.members), -1)
+        members = (prices * usual) @ self._owners
+        model = np.square(members - mean).mean(axis=0) + np.square(self.spread * mean)
+        return mean, idle, weights @ np.square(each) - np.square(mean), model
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, ready for JSON."""
+        payload = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        payload |= {name: getattr(self, name).tolist() for name in ARRAYS}
+        return payload | {"modes": list(self.modes), "names": list(self.names)}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`as_dict`.
+
+        Raises:
+            CheckpointError: If it is not what a fit has written.
+        """
+        try:
+            arrays: dict[str, Any] = {name: np.array(told[name], dtype=np.float64) for name in ARRAYS}
+            rest: dict[str, Any] = {name: told[name] for name in cls.__dataclass_fields__ if name not in ARRAYS}
+            rest |= {"modes": tuple(bool(m) for m in told["modes"]), "names": tuple(told["names"])}
+            model = cls(**arrays, **rest)
+            shape = (len(model.modes), len(model.knots), _terms(len(model.names)))
+            if arrays["weights"].shape != shape or arrays["members"].shape[1:] != shape:
+                raise ValueError(f"weights of {arrays['weights'].shape} instead of {shape}")
+            if not all(
+                np.isfinite(array).all() and (array >= 0).all() for name, array in arrays.items() if name != "knots"
+            ):
+                raise ValueError("weights below zero or not finite")
+        except (KeyError, TypeError, ValueError) as error:
+            rule = f"is not what a fit has written ({error})"
+            raise CheckpointError(problem("energy model", type(told).__name__, rule, "Fit it again")) from error
+        return model
+
+    @cached_property
+    def _owners(self) -> FloatArray:
+        """Which share of a term belongs to a counter, ``(terms, d)``."""
         d = len(self.names)
-        _require(
-            rows.ndim == 2 and rows.shape[1] == d,
-            "x",
-            rows.shape,
-            f"must be (n, {d}): the model knows the counters {', '.join(self.names)}",
-            "Pass exactly these columns",
-        )
-        _require(bool(np.isfinite(rows).all()), "x", "NaN or infinite", "counters must be finite", "Drop such rows")
-        out = self._predictor.predict(rows)
-        _require(bool(np.isfinite(out).all()), "prediction", "non-finite", "must be finite", "Fix the user's model")
-        if self._negative == "refuse" and (out < 0).any():
-            bad = int(np.argmin(out))
-            rule = f"row {bad}: {NEGATIVE_RULES['refuse']}"
-            raise ModelFitError(problem("prediction", float(out[bad]), rule, "Use negative='clip' or other rows"))
-        return np.maximum(out, 0.0)
+        first, second = _pairs(d)
+        owners = np.zeros((_terms(d), d))
+        owners[np.arange(d), np.arange(d)] = owners[d + np.arange(d), np.arange(d)] = 1.0
+        both = 2 * d + np.arange(len(first))
+        owners[both, first] = owners[both, second] = 0.5
+        return owners
 
-    __call__ = predict
+    def _terms(self, x: FloatArray, samples_per_s: FloatArray) -> FloatArray:
+        """The terms φ, ``(n, terms)``."""
+        d = len(self.names)
+        first, second = _pairs(d)
+        y = x / self.unit
+        root = np.sqrt(y)
+        terms = np.empty((len(y), _terms(d)))
+        terms[:, :d] = y
+        np.multiply(root, np.sqrt(1.0 / (samples_per_s * self.sample_s))[:, None], out=terms[:, d : 2 * d])
+        np.multiply(root[:, first], root[:, second], out=terms[:, 2 * d :])
+        return terms
 
-    def interval(self, x: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper end per row, each ``(n,)``; the lower end is never below 0."""
-        middle = self.predict(x)
-        if self._bands is None:
-            raise ModelFitError(problem("interval", None, "the model is not fitted", "Call fit first"))
-        half = self._bands.half_width(middle)
-        return np.maximum(middle - half, 0.0), middle + half
+    def _hats(self, samples_per_s: FloatArray) -> FloatArray:
+        """Weights of the knots at throughputs, ``(n, k)``; beyond the last knot prices stay."""
+        count = len(self.knots)
+        if count == 1:
+            return np.ones((len(samples_per_s), 1))
+        logs = np.minimum(np.maximum(np.log(samples_per_s), self.knots[0]), self.knots[-1])
+        at = np.minimum(np.maximum(np.searchsorted(self.knots, logs) - 1, 0), count - 2)
+        share = (logs - self.knots[at]) / (self.knots[at + 1] - self.knots[at])
+        hats = np.zeros((len(logs), count))
+        rows = np.arange(len(logs))
+        hats[rows, at], hats[rows, at + 1] = 1.0 - share, share
+        return hats
 
-    def save(self, path: Path | str) -> None:
-        """Write the fitted model as one safetensors file."""
-        save_energy_model(self, Path(path))
+    @cached_property
+    def _member_prices(self) -> FloatArray:
+        """Weights of all members in one row for each knot, ``(modes, k, members · terms)``."""
+        by_mode = self.members.transpose(1, 2, 0, 3)
+        return np.ascontiguousarray(by_mode).reshape(*by_mode.shape[:2], -1)
 
-    @staticmethod
-    def load(path: Path | str) -> EnergyModel:
-        """Read a model written by `save`."""
-        return load_energy_model(Path(path))
+    @cached_property
+    def _knot_list(self) -> list[float]:
+        return self.knots.tolist()  # type: ignore[no-any-return]
 
-    def _check_training(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        _require(x.ndim == 2 and x.shape[1] >= 1, "x", x.shape, "must be (n, d)", "Stack the counters as columns")
-        _require(y.shape == (len(x),), "y", y.shape, f"must be ({len(x)},)", "Give one target per row")
-        _require(len(x) >= MIN_ROWS, "rows", len(x), f"at least {MIN_ROWS} are needed", "Record for longer")
-        for field, array in (("x", x), ("y", y)):
-            bad = np.argwhere(~np.isfinite(array))
-            where = bad[0].tolist() if len(bad) else []
-            _require(not where, field, f"NaN or infinite at {where}", "must be finite", "Drop or mend that row")
-        low = int(np.argmin(y))
-        _require(bool(y[low] >= 0), "y", float(y[low]), f"energy is never negative (row {low})", "Mend the meter")
-        names_fit = self.names is None or len(self.names) == x.shape[1]
-        _require(names_fit, "names", self.names, f"must name {x.shape[1]} columns", "Give one name per column")
-        return x, y
+    def _hat(self, samples_per_s: float) -> FloatArray:
+        """The same for one throughput, ``(k,)``: arrays of one number cost more than the number."""
+        knots = self._knot_list
+        hats = np.zeros(len(knots))
+        if len(knots) == 1:
+            hats[0] = 1.0
+            return hats
+        log = min(max(float(np.log(samples_per_s)), knots[0]), knots[-1])
+        at = min(max(bisect_left(knots, log) - 1, 0), len(knots) - 2)
+        share = (log - knots[at]) / (knots[at + 1] - knots[at])
+        hats[at], hats[at + 1] = 1.0 - share, share
+        return hats
 
+    def _mode(self, training: BoolArray) -> IntArray:
+        """Row of the weights of each task; a mode that was never metered is taken for the one that was."""
+        mode = np.asarray(training, dtype=np.int64)
+        return mode if len(self.modes) == 2 else np.zeros_like(mode)
 
-def _require(holds: bool, field: str, value: object, rule: str, fix: str) -> None:
-    if not holds:
-        raise ModelFitError(problem(field, value, rule, fix))
+    def _prices(self, weights: FloatArray, samples_per_s: FloatArray, training: BoolArray) -> FloatArray:
+        """Joules of each term at these throughputs, ``(n, terms)``."""
+        prices: FloatArray = (self._hats(samples_per_s)[:, :, None] * weights[self._mode(training)]).sum(axis=1)
+        return prices
 
+    def _solved(self, rows: _Rows, chosen: BoolArray) -> Self:
+        """Idle seconds and weights from some rows."""
+        weight = chosen.astype(np.float64)
+        idle_s = np.zeros_like(self.idle_s)
+        if self.idle_w > 0.0:
+            for m, mode in enumerate(self.modes):
+                mine = chosen & (rows.training == mode)
+                basis = self._hats(rows.samples_per_s[mine]) * (self.idle_w / rows.samples_per_s[mine])[:, None]
+                idle = _nonnegative(basis[:, :, None], rows.idle_j[mine], rows.energy_j[mine], np.ones(int(mine.sum())))
+                idle_s[m] = idle[:, 0]
+        solved = replace(self, idle_s=idle_s)
+        return replace(solved, weights=solved._weights(rows, weight))
 
-# ------ Energy models on disk, in the one file format of :mod:`attribution_sched.storage`
-#
-# Loading checks the checksum first, then every shape, then rebuilds the predictor; the same rows give the same bits
-# as before saving.
-
-_KIND = "energy model"
-_FEATURE_ARRAYS = ("floor", "scale", "mean", "spread", "low", "high")
-
-
-def _part(predictor: BoostingPredictor | NetworkPredictor) -> Arrays:
-    kind = "boosting" if isinstance(predictor, BoostingPredictor) else "network"
-    inner = predictor.trees if isinstance(predictor, BoostingPredictor) else predictor
-    arrays = {f"{kind}.{name}": array for name, array in inner.arrays().items()}
-    arrays |= {f"{kind}.features.{name}": getattr(predictor.features, name) for name in _FEATURE_ARRAYS}
-    arrays[f"{kind}.features.pairs"] = np.array(predictor.features.pairs, dtype=np.int64).reshape(-1, 2)
-    return arrays
-
-
-def save_energy_model(model: EnergyModel, path: Path) -> None:
-    """Write a fitted model.
-
-    Args:
-        model: A fitted model whose chosen candidate is built in.
-        path: File to write, usually ``*.safetensors``.
-    """
-    from attribution_sched.attribution.energy_candidates import BlendPredictor
-
-    report, predictor, bands = model.report, model._predictor, model._bands
-    extra: dict[str, Any] = {}
-    if isinstance(predictor, BlendPredictor):
-        arrays, extra["weight"] = _part(predictor.boosting) | _part(predictor.network), predictor.weight
-    elif isinstance(predictor, BoostingPredictor | NetworkPredictor):
-        arrays = _part(predictor)
-    else:
-        raise ModelFitError(
-            problem(
-                "save",
-                report.chosen,
-                "a user's own model cannot be stored without running its code on loading",
-                "Save it by its own means and wrap it again as a candidate",
-            )
-        )
-    if bands is not None:
-        arrays |= {"bands.edges": bands.edges, "bands.half_widths": bands.half_widths}
-    write(path, _KIND, {"names": model.names, **extra, "report": dataclasses.asdict(report)}, arrays)
+    def _weights(self, rows: _Rows, counts: FloatArray) -> FloatArray:
+        """Weights from rows that count so many times each, ``(modes, k, terms)``."""
+        weights = np.zeros_like(self.weights)
+        for m, mode in enumerate(self.modes):
+            mine = (counts > 0) & (rows.training == mode)
+            x, s = rows.x[mine], rows.samples_per_s[mine]
+            basis = self._hats(s)[:, :, None] * self._terms(x, s)[:, None, :]
+            residual_j = np.maximum(rows.energy_j[mine] - self.idle_j(s, rows.training[mine]), 0.0)
+            weights[m] = _nonnegative(basis, residual_j, rows.energy_j[mine], counts[mine])
+        return weights
 
 
-def load_energy_model(path: Path) -> EnergyModel:
-    """Read a model.
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Metered tasks, per sample."""
+
+    x: FloatArray
+    samples_per_s: FloatArray
+    training: BoolArray
+    energy_j: FloatArray
+    idle_j: FloatArray
+
+
+def per_sample(counters: FloatArray, samples_per_s: FloatArray) -> FloatArray:
+    """Counters per sample ``(n, d)`` from counters per second.
 
     Raises:
-        CheckpointError: The file is missing, truncated, tampered with or of another version.
+        CounterError: If a throughput is not a number above 0, or a counter is below 0.
     """
-    from attribution_sched.attribution.energy_candidates import BlendPredictor
+    if not (np.isfinite(samples_per_s) & (samples_per_s > 0.0)).all():
+        bad = float(np.asarray(samples_per_s)[~(np.isfinite(samples_per_s) & (samples_per_s > 0.0))][0])
+        rule = "joules per sample need a throughput, a finite number above 0"
+        raise CounterError(problem("samples_per_s", bad, rule, "Measure it, or leave it out to have it estimated"))
+    if not (counters >= 0.0).all():
+        rule = "a counter must be a number >= 0"
+        raise CounterError(problem("counters", float(counters[~(counters >= 0.0)][0]), rule, "Repair the reading"))
+    rates: FloatArray = counters / samples_per_s[:, None]
+    return rates
 
-    meta, arrays = read(path, _KIND)
-    with rebuilding(path, "energy model"):
-        report = _report(meta["report"])
-        names = tuple(str(n) for n in meta["names"])
-        parts = {k: _rebuild(k, arrays, len(names)) for k in ("boosting", "network") if f"{k}.features.mean" in arrays}
-        model = EnergyModel(
-            names=names,
-            unit=report.unit,
-            folds=report.folds,
-            coverage=report.coverage,
-            negative="clip" if report.negative_rule == "clip" else "refuse",
-            seed=report.seed,
+
+def _nonnegative(basis: FloatArray, target: FloatArray, size: FloatArray, counts: FloatArray) -> FloatArray:
+    """Weights ``(k, terms)`` >= 0 with the least squared error relative to ``size``, smooth from knot to knot.
+
+    Args:
+        basis: (n, k, terms).
+        target: (n,) what they should add up to.
+        size: (n,) what errors are relative to.
+        counts: (n,) how often a row counts.
+    """
+    from scipy.optimize import nnls
+
+    n, k, terms = basis.shape
+    relative = basis / size[:, None, None]
+    scale = np.tile(relative.sum(axis=1).mean(axis=0), k)
+    flat = relative.reshape(n, k * terms)
+    used = flat.any(axis=0)
+    flat = flat[:, used] / scale[used]
+    gram = (flat * counts[:, None]).T @ flat / counts.sum()
+    right = (flat * (counts * target / size)[:, None]).sum(axis=0) / counts.sum()
+    usual = np.trace(gram) / len(gram)
+    change = np.kron(np.diff(np.eye(k), axis=0), np.eye(terms))[:, used]
+    gram += usual * SMOOTHNESS * change.T @ change
+    gram[np.diag_indices_from(gram)] += usual * RIDGE
+    lower = np.linalg.cholesky(gram)
+    coefficients = np.zeros(k * terms)
+    coefficients[used] = nnls(lower.T, np.linalg.solve(lower, right), maxiter=30 * len(gram))[0] / scale[used]
+    return coefficients.reshape(k, terms)
+
+
+def _terms(d: int) -> int:
+    return 2 * d + d * (d - 1) // 2
+
+
+def _pairs(d: int) -> tuple[IntArray, IntArray]:
+    if d not in _PAIRS:
+        first, second = np.triu_indices(d, 1)
+        _PAIRS[d] = (first.astype(np.int64), second.astype(np.int64))
+    return _PAIRS[d]
+
+
+_PAIRS: dict[int, tuple[IntArray, IntArray]] = {}
+
+
+def _check_fit(
+    counters: FloatArray, samples_per_s: FloatArray, energy_j: FloatArray, idle_j: FloatArray, names: tuple[str, ...]
+) -> None:
+    n = len(energy_j)
+    if counters.shape != (n, len(names)) or samples_per_s.shape != (n,):
+        shapes = (counters.shape, samples_per_s.shape)
+        raise ModelFitError(
+            problem("counters, samples_per_s", shapes, f"must be ({n}, {len(names)}) and ({n},)", "One row a task")
         )
-        if report.chosen == "blend":
-            model._predictor = BlendPredictor(parts["boosting"], parts["network"], float(meta["weight"]))
-        else:
-            model._predictor = parts[report.chosen]
-        model._bands = ConformalBands(arrays["bands.edges"], arrays["bands.half_widths"])
-        model._report = report
-    return model
-
-
-def _rebuild(kind: str, arrays: Arrays, n_counters: int) -> Any:
-    state = {n.removeprefix(f"{kind}."): a for n, a in arrays.items() if n.startswith(f"{kind}.")}
-    pairs = tuple((int(a), int(b)) for a, b in state["features.pairs"])
-    features = CounterFeatures(pairs, *(state[f"features.{name}"] for name in _FEATURE_ARRAYS))
-    wide = 2 * (n_counters + len(pairs))
-    sizes = [len(features.floor), len(features.scale), len(features.mean), len(features.spread)]
-    if sizes != [n_counters, n_counters, wide, wide] or any(not 0 <= j < n_counters for p in pairs for j in p):
-        raise CheckpointError(problem(f"{kind}.features", sizes, "do not fit the counters", "Save the model again"))
-    if kind == "network":
-        return NetworkPredictor.from_arrays(features, state)
-    trees = {f.name: state[f.name] for f in dataclasses.fields(TreeEnsemble)}
-    return BoostingPredictor(features, TreeEnsemble.from_arrays(trees, n_counters + len(pairs)))
-
-
-def _report(data: dict[str, Any]) -> EnergyReport:
-    from attribution_sched.attribution.energy_candidates import CandidateScore
-
-    scores = tuple(CandidateScore(s["name"], Score(**s["blocked"]), Score(**s["shuffled"])) for s in data.pop("scores"))
-    return EnergyReport(**{**data, "scores": scores, "block_coverage": tuple(data["block_coverage"])})
+    if n < LEAST_TASKS:
+        rule = f"an energy model needs at least {LEAST_TASKS} metered tasks"
+        raise ModelFitError(problem("tasks", n, rule, "Record more, at several batches and of several models"))
+    for name, values, least in (
+        ("counters", counters, 0.0), ("samples_per_s", samples_per_s, None), ("energy_j", energy_j, None),
+        ("idle_j", idle_j, 0.0),
+    ):  # fmt: skip
+        good = np.isfinite(values) & ((values > 0.0) if least is None else (values >= least))
+        if not good.all():
+            row = int(np.argwhere(~good)[0][0])
+            rule = f"must be finite and {'> 0' if least is None else '>= 0'} (row {row})"
+            fix = "A meter that ran backwards or a counter that was not read: leave the row out"
+            raise ModelFitError(problem(name, float(values[~good].flat[0]), rule, fix))
+    if (idle_j > energy_j).any():
+        row = int(np.argmax(idle_j - energy_j))
+        rule = f"the idle machine would draw more than was metered, {float(energy_j[row]):.4g} J (row {row})"
+        raise ModelFitError(
+            problem("idle_j", float(idle_j[row]), rule, "Measure idle on this machine, with nothing running")
+        )

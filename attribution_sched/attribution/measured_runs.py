@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attribution_sched.attribution.attributor import Fitted
+from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.attribution.recordings import Column, ColumnMap, Recording, as_recording, read_table
 from attribution_sched.cluster.counters import COUNTER_UNITS
 from attribution_sched.cluster.demands import DEMAND_NAMES

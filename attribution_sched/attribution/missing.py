@@ -21,11 +21,11 @@ from typing import Any, Self
 import numpy as np
 
 from attribution_sched import storage
-from attribution_sched.attribution.attributor import SampleEnergy
 from attribution_sched.attribution.conditionals.algebra import condition
 from attribution_sched.attribution.conditionals.mixture import Components, MixtureConditional, allot
 from attribution_sched.attribution.conditionals.points import Points, sobol_points
 from attribution_sched.attribution.emshap import EmSHAP
+from attribution_sched.attribution.energy_model import EnergyModel
 from attribution_sched.errors import ModelFitError, problem
 from attribution_sched.stats.interval import quantile
 from attribution_sched.types import BoolArray, FloatArray, IntArray
@@ -162,7 +162,7 @@ class MissingCounters:
         counters: FloatArray,
         samples_per_s: FloatArray,
         training: BoolArray,
-        energy: SampleEnergy,
+        energy: EnergyModel,
         *,
         family: str = "mixture",
         seed: int = 0,
@@ -252,7 +252,7 @@ class MissingCounters:
         return self._patterns[key]
 
     def account(
-        self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
+        self, energy: EnergyModel, counters: FloatArray, samples_per_s: float, training: bool
     ) -> tuple[FloatArray, float, FloatArray, Completed]:
         """Mean account of a task some of whose counters were not read.
 
@@ -263,7 +263,7 @@ class MissingCounters:
         return mean, idle, np.sqrt(self.widening**2 * opened + model), completed
 
     def _mean(
-        self, energy: SampleEnergy, counters: FloatArray, samples_per_s: float, training: bool
+        self, energy: EnergyModel, counters: FloatArray, samples_per_s: float, training: bool
     ) -> tuple[FloatArray, float, FloatArray, FloatArray, Completed]:
         """Mean parts, idle joules, variance that the draws leave open (their own error in it), model's, the draws."""
         completed = self.complete(counters, samples_per_s, training)
@@ -310,7 +310,7 @@ class MissingCounters:
         return self._points["net"]
 
     def _judge(
-        self, counters: FloatArray, samples_per_s: FloatArray, training: BoolArray, energy: SampleEnergy, seed: int
+        self, counters: FloatArray, samples_per_s: FloatArray, training: BoolArray, energy: EnergyModel, seed: int
     ) -> tuple[float, float]:
         """Widening that makes ±1.96 errors hold 95 % of kept-back parts, and the mean error of the account."""
         rng = np.random.default_rng([seed, 6])

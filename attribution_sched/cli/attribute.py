@@ -39,7 +39,7 @@ def attribute(
     as_json: Annotated[bool, typer.Option("--json", help="Vectors as JSON.")] = False,
 ) -> None:
     """Attribute recorded runs: idle subtracted, shared sockets split, parts that add up to the meter."""
-    from attribution_sched.attribution.attributor import Fitted
+    from attribution_sched.attribution.fitted import Fitted
     from attribution_sched.attribution.measured_runs import load_runs
 
     with Stages() as stages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -184,8 +184,7 @@ def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
         missing = [key for key in needed if key not in given] + ([] if peaks else ["peak_tflops"])
         if missing:
             rule = f"is not in the catalogue, and its figures lack {', '.join(missing)}"
-            fix = f"Add them under gpus:, or take one of the catalogue: {', '.join(GPUS)}"
-            raise SettingsError(problem("gpu", name, rule, fix))
+            raise SettingsError(problem("gpu", name, rule, other_device(name, GPUS)))
         sources = MappingProxyType(dict.fromkeys((*needed, "peak_flops"), "set by the user"))
         device = Gpu(name, MappingProxyType({}), **given, sources=sources)
     if peaks:
@@ -196,9 +195,13 @@ def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
     return replace(device, like=like) if like else device
 
 
+def other_device(name: str, known: Iterable[str]) -> str:
+    """What to do about a device that is not known: no other chip is offered in its place, only its own name spelt right."""
+    return f"{nearest(name, known, alike=0.7)}; or give its figures under gpus:"
+
+
 def gpu(name: str) -> Gpu:
     """Look a GPU up by name; an unknown name raises with the nearest known one."""
     if name not in GPUS:
-        fix = f"Give its figures under gpus: in the preset, or take one of the catalogue: {', '.join(GPUS)}"
-        raise SettingsError(problem("gpu", name, "is not in the catalogue", fix))
+        raise SettingsError(problem("gpu", name, "is not in the catalogue", other_device(name, GPUS)))
     return GPUS[name]

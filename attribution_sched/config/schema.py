@@ -838,14 +838,14 @@ class Settings(Record):
     @field_validator("gpus")
     @classmethod
     def _complete_gpus(cls, gpus: GpuOverrides) -> GpuOverrides:
-        from attribution_sched.cluster.gpus import GPUS
+        from attribution_sched.cluster.gpus import GPUS, other_device
 
         for name, figures in gpus.items():
             if name not in GPUS:
                 missing = [key for key in GpuOverride.model_fields if key != "like" and getattr(figures, key) is None]
                 if missing:
                     rule = f"is not in the GPU catalogue, and its figures lack {', '.join(missing)}"
-                    raise broken_rule(rule, f"Give them all, or take one of {', '.join(sorted(GPUS))}", value=name)
+                    raise broken_rule(rule, other_device(name, GPUS), value=name)
         return gpus
 
     @field_validator("cap_levels")
@@ -981,16 +981,15 @@ class Settings(Record):
                 raise broken_rule("must be > 0", "Write a missing link as a small number", key=at, value=0)
 
     def _check_gpus(self, listed: str) -> None:
-        from attribution_sched.cluster.gpus import GPUS
+        from attribution_sched.cluster.gpus import GPUS, other_device
 
         catalogue = [*GPUS, *self.gpus]
-        fix = f"Give its figures under gpus:, or take one of {', '.join(sorted(catalogue))}"
         named = [
             ((listed, i, "gpu"), domain.gpu) for i, domain in enumerate(self.domains or ()) if domain.gpu is not None
         ]
         for key, name in [*named, (("domain_defaults", "gpu"), self.domain_defaults.gpu)]:
             if name not in catalogue:
-                raise broken_rule("is not in the GPU catalogue", fix, key=key, value=name)
+                raise broken_rule("is not in the GPU catalogue", other_device(name, catalogue), key=key, value=name)
 
     def _check_models(self) -> None:
         from attribution_sched.cluster.models import known_model, model_names

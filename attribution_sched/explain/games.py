@@ -74,11 +74,8 @@ def strongest_pairs(
     found = interactions(game, players, budget_rows=rows, seed=seed, background=reading)
     degrees = whole_degrees(found.freedom)
     listed = [
-        Interaction(
-            found.players[i], found.players[j], output, float(value), float(found.standard_error[i, j, c]), degrees
-        )
-        for j in range(len(found.players))
-        for i in range(j)
-        for c, (output, value) in enumerate(zip(found.outputs, found.values[i, j], strict=True))
+        Interaction(*pair, output, float(found.values[p, c]), float(found.standard_error[p, c]), degrees)
+        for p, pair in enumerate(found.pairs)
+        for c, output in enumerate(found.outputs)
     ]
     return tuple(sorted(listed, key=lambda pair: -abs(pair.value)))

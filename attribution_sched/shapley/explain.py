@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,27 +140,24 @@ def estimate_many(
     reading = "population" if game.n_background == 1 else ask.reading
     return [
         Estimate(
-            players=game.players, outputs=game.outputs, method=ask.method, seed=seed, reading=reading,
-            values=block.values[i], standard_error=block.error[i], base=block.base[i], base_error=block.base_error[i],
-            full=block.full[i], evaluations=int(block.rows[i]), background=int(block.states[i]),
-            converged=bool(block.converged[i]), freedom=float(block.freedom[i]),
+            game.players, game.outputs, method=ask.method, seed=seed, reading=reading,
+            **{name: each[i] if each.ndim > 1 else each[i].item() for name, each in block._asdict().items()},
         )
         for block in parts
         for i in range(len(block.values))
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """Results of some decisions; axes as in Estimate with the decisions in front."""
 
     values: FloatArray
-    error: FloatArray
+    standard_error: FloatArray
     base: FloatArray
     base_error: FloatArray
     full: FloatArray
-    rows: IntArray
-    states: IntArray
+    evaluations: IntArray
+    background: IntArray
     converged: BoolArray
     freedom: FloatArray
 
@@ -244,12 +241,11 @@ def _walk(evaluate: Evaluator, decisions: IntArray, ask: Ask, deadline_s: float 
             ready |= _out_of_reach(means, block.values, ask.precision, ask)
         ready |= last
         if ready.any():
-            finished.append((active[ready], _Block(*(getattr(block, f)[ready] for f in block.__dataclass_fields__))))
+            finished.append((active[ready], _Block._make(each[ready] for each in block)))
             sums.keep(~ready)
             active = active[~ready]
     order = np.argsort(np.concatenate([where for where, _ in finished]))
-    fields = _Block.__dataclass_fields__
-    return _Block(*(np.concatenate([getattr(block, f) for _, block in finished])[order] for f in fields))
+    return _Block._make(np.concatenate(parts)[order] for parts in zip(*(block for _, block in finished), strict=True))
 
 
 def _next_look(done: int, most: float, ask: Ask, deadline_s: float | None, start_s: float) -> int:
@@ -296,16 +292,9 @@ def _finish(game: BatchGame, means: StateMeans, empty: FloatArray, full: FloatAr
     error, freedom = error_of_mean(means, game.n_background, ask.reading)
     m, states = len(values), means.values.shape[1]
     return _Block(
-        values=values,
-        error=error,
-        base=base,
-        base_error=error_of_base(empty, game.n_background, ask.reading),
-        full=full,
-        rows=np.full(m, rows),
-        states=np.full(m, states),
-        converged=_precise(values, error, freedom, full, base, ask),
-        freedom=np.full(m, freedom),
-    )
+        values, error, base, error_of_base(empty, game.n_background, ask.reading), full, np.full(m, rows),
+        np.full(m, states), _precise(values, error, freedom, full, base, ask), np.full(m, freedom),
+    )  # fmt: skip
 
 
 def _precise(

@@ -20,8 +20,8 @@ from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 
-class Game(Protocol):
-    """One decision as a game of its inputs."""
+class Roster(Protocol):
+    """Who plays a game, for what, against what."""
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -35,6 +35,10 @@ class Game(Protocol):
     def n_background(self) -> int:
         """Number of distinct background states; 1 if the game averages over its background by itself."""
 
+
+class Game(Roster, Protocol):
+    """One decision as a game of its inputs."""
+
     def __call__(self, coalitions: BoolArray, background: IntArray) -> FloatArray:
         """Value coalitions.
 
@@ -47,20 +51,8 @@ class Game(Protocol):
         """
 
 
-class BatchGame(Protocol):
+class BatchGame(Roster, Protocol):
     """Several decisions with the same players, outputs and background, valued in one call."""
-
-    @property
-    def players(self) -> tuple[str, ...]:
-        """Names of the d players."""
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the C outputs."""
-
-    @property
-    def n_background(self) -> int:
-        """Number of distinct background states; 1 if the game averages over its background by itself."""
 
     @property
     def n_decisions(self) -> int:

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf
-from typing import Literal
 
 import numpy as np
 
 from attribution_sched.errors import ExplanationError, nearest, problem
 from attribution_sched.shapley.budget import STANDARD_ROWS
 from attribution_sched.shapley.estimate import Reading, StateMeans, StateSums, error_of_mean
-from attribution_sched.shapley.exact import MAX_PLAYERS, all_coalitions, shapley_weights
+from attribution_sched.shapley.exact import MAX_PLAYERS, all_coalitions, shapley_of_table
 from attribution_sched.shapley.game import Evaluator, Game, Progress, StackedGame, check_game, follow
 from attribution_sched.shapley.orders import state_sequence
-from attribution_sched.stats.interval import LEVEL, half_width
 from attribution_sched.types import FloatArray, IntArray
 
 _ONE = np.zeros(1, dtype=np.int64)
@@ -33,34 +31,29 @@ _SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
 
 @dataclass(frozen=True)
 class Interactions:
-    """Interactions of the pairs of m players.
+    """Interactions of P pairs of players.
 
     Attributes:
-        players: Names of the m players looked at.
+        pairs: Names of the two of each pair.
         outputs: Names of the C outputs.
-        values: (m, m, C) symmetric, zero on the diagonal.
-        standard_error: (m, m, C) their standard errors.
+        values: (P, C) interactions.
+        standard_error: (P, C) their standard errors.
         evaluations: Rows valued.
-        method: "exact" or "sampled".
+        exact: Whether every coalition was valued.
         background: Distinct background states used.
         seed: Seed of the coalitions.
         freedom: Degrees of freedom behind the standard errors.
     """
 
-    players: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
     outputs: tuple[str, ...]
     values: FloatArray
     standard_error: FloatArray
     evaluations: int
-    method: Literal["exact", "sampled"]
+    exact: bool
     background: int
     seed: int
-    freedom: float = inf
-
-    def interval(self, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends (m, m, C) of the confidence interval of each interaction."""
-        half = half_width(self.standard_error, self.freedom, level)
-        return self.values - half, self.values + half
+    freedom: float
 
 
 def interactions(
@@ -99,43 +92,26 @@ def interactions(
     with follow(progress) as report:
         evaluate = Evaluator(batch, chunk, report)
         evaluate.total = budget_rows
-        everything = game.n_background << len(game.players)
-        if len(game.players) <= MAX_PLAYERS and everything <= budget_rows:
-            means, method = _enumerate(evaluate, pairs), "exact"
-        else:
-            means, method = _sample(evaluate, pairs, budget_rows, seed), "sampled"
+        exact = len(game.players) <= MAX_PLAYERS and game.n_background << len(game.players) <= budget_rows
+        means = _enumerate(evaluate, pairs) if exact else _sample(evaluate, pairs, budget_rows, seed)
     error, freedom = error_of_mean(means, game.n_background, reading)
-    values, spread = np.zeros((2, len(chosen), len(chosen), len(game.outputs)))
-    for number, (i, j) in enumerate(combinations(range(len(chosen)), 2)):
-        values[i, j] = values[j, i] = means.values[0].mean(axis=0)[number]
-        spread[i, j] = spread[j, i] = error[0, number]
     return Interactions(
-        players=chosen,
-        outputs=game.outputs,
-        values=values,
-        standard_error=spread,
-        evaluations=evaluate.rows,
-        method="exact" if method == "exact" else "sampled",
-        background=means.values.shape[1],
-        seed=seed,
-        freedom=freedom,
-    )
+        tuple(combinations(chosen, 2)), game.outputs, means.values[0].mean(axis=0), error[0], evaluate.rows, exact,
+        means.values.shape[1], seed, freedom,
+    )  # fmt: skip
 
 
 def _enumerate(evaluate: Evaluator, pairs: IntArray) -> StateMeans:
-    game = evaluate.game
-    d = len(game.players)
-    masks = all_coalitions(d)
-    size = masks.sum(axis=1)
-    found = np.empty((1, game.n_background, len(pairs), len(game.outputs)))
-    for state in range(game.n_background):
-        table = evaluate.plan(masks, np.full(1 << d, state), _ONE)[0]
-        for number, (i, j) in enumerate(pairs):
-            without = np.flatnonzero(~masks[:, i] & ~masks[:, j])
-            # A pair that comes together is one of d - 1 players.
-            weight = shapley_weights(d - 1)[size[without]]
-            both = table[without | 1 << i | 1 << j] + table[without]
-            found[0, state, number] = weight @ (both - table[without | 1 << i] - table[without | 1 << j])
+    """What i is worth in the game of what j adds: its Shapley value among the players beside j."""
+    d, states = len(evaluate.game.players), evaluate.game.n_background
+    coalitions, background = np.tile(all_coalitions(d), (states, 1)), np.repeat(np.arange(states), 1 << d)
+    table = evaluate.plan(coalitions, background, _ONE).reshape(states, 1 << d, -1)
+    found = np.empty((1, states, len(pairs), table.shape[-1]))
+    for j in np.unique(pairs[:, 1]):
+        split = table.reshape(states, -1, 2, 1 << j, table.shape[-1])
+        added = shapley_of_table((split[:, :, 1] - split[:, :, 0]).reshape(states, 1 << (d - 1), -1))
+        own = pairs[:, 1] == j
+        found[0][:, own] = added[:, pairs[own, 0] - (pairs[own, 0] > j)]
     return StateMeans(found, np.zeros((1, *found.shape[2:])), inf)
 
 

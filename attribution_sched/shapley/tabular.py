@@ -6,7 +6,8 @@ Masking writes into one buffer that is reused for every batch, so that nearly al
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -103,57 +104,33 @@ class TabularGame:
         np.bitwise_and(np.bitwise_xor(bits, own.view(select.dtype)), select, out=select)
         np.bitwise_xor(bits, select, out=bits)
 
-    def _running(self) -> _Numpy | _Torch:
-        return _Torch(self._model, self._threads) if self.backend == "torch" else _Numpy(self._model)
-
-
-class _Numpy:
-    """Runs a numpy model."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __enter__(self) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        # The buffer is used again at once, and a model may return (a view of) what it was given.
-        return lambda mixed: np.array(self._model(mixed), dtype=np.float64)
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-class _Torch:
-    """Runs a torch module without gradients, with few threads and in its evaluation mode."""
-
-    def __init__(self, model: Any, threads: int) -> None:
+    @contextmanager
+    def _running(self) -> Iterator[Callable[[NDArray[Any]], NDArray[Any]]]:
+        """The model as a function of rows; a torch module without gradients, in evaluation mode, with few threads."""
+        model: Any = self._model
+        if self.backend == "numpy":
+            # The buffer is used again at once, and a model may return (a view of) what it was given.
+            yield lambda mixed: np.array(model(mixed), dtype=np.float64)
+            return
         import torch
 
-        self._model = model
-        self._threads = torch_threads(threads)
-        self._quiet = torch.inference_mode()
-
-    def __enter__(self) -> Callable[[NDArray[Any]], NDArray[Any]]:
-        import torch
-
-        self._threads.__enter__()
-        self._quiet.__enter__()
-        self._training = self._model.training
-        if self._training:
-            self._model.eval()
-        weight = next(self._model.parameters(), None)
+        weight = next(model.parameters(), None)
         device = None if weight is None or weight.device.type == "cpu" else weight.device
 
         def run(mixed: NDArray[Any]) -> NDArray[Any]:
             rows = torch.from_numpy(mixed)
-            values: NDArray[Any] = self._model(rows if device is None else rows.to(device)).cpu().numpy()
+            values: NDArray[Any] = model(rows if device is None else rows.to(device)).cpu().numpy()
             return values.copy() if np.shares_memory(values, mixed) else values
 
-        return run
-
-    def __exit__(self, *error: Any) -> None:
-        if self._training:
-            self._model.train()
-        self._quiet.__exit__(*error)
-        self._threads.__exit__(*error)
+        training = model.training
+        with torch_threads(self._threads), torch.inference_mode():
+            if training:
+                model.eval()
+            try:
+                yield run
+            finally:
+                if training:
+                    model.train()
 
 
 def _is_module(model: object) -> bool:

@@ -8,12 +8,14 @@ from dataclasses import replace
 import attribution_ablation as ablation
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 
 from attribution_sched import System
-from attribution_sched.attribution.attributor import Fitted, as_attributor, task_energy_j
+from attribution_sched.attribution.attributor import as_attributor
 from attribution_sched.attribution.emshap import EmSHAP
-from attribution_sched.attribution.energy_model import EnergyModel
+from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.attribution.schema import ATTRIBUTION_SCHEMA, closed_form, encode
+from attribution_sched.attribution.simulated_meter import task_energy_j
 from attribution_sched.attribution.vector import ACCOUNTING, CONDITIONAL, STATE
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.demands import DEMAND_NAMES, draw_demands
@@ -71,17 +73,17 @@ def given_attributors(world, counters, energy):
     seven = counters[:, :7]
     emshap = EmSHAP("gaussian", n_draws=16, replicates=2).fit(seven, DEMAND_NAMES)
     fitted = Fitted.of_world(world)
-    model = EnergyModel(("boosting",), names=DEMAND_NAMES, unit="J").fit(seven, energy)
+    regressor = RandomForestRegressor(20, random_state=0).fit(seven, energy)
     return {
-        "default": None, "fitted": fitted, "sample energy": fitted.energy, "emshap": emshap,
-        "emshap and model": (emshap, model), "energy model": model,
+        "default": None, "fitted": fitted, "energy model": fitted.energy, "emshap": emshap,
+        "emshap and regressor": (emshap, regressor),
         "function": lambda rows: np.tanh(np.log1p(rows[:, :7]) - 1.0),
     }  # fmt: skip
 
 
 QUESTIONS = {
-    "default": ACCOUNTING, "fitted": ACCOUNTING, "sample energy": ACCOUNTING, "emshap": CONDITIONAL,
-    "emshap and model": CONDITIONAL, "energy model": CONDITIONAL, "function": STATE,
+    "default": ACCOUNTING, "fitted": ACCOUNTING, "energy model": ACCOUNTING, "emshap": CONDITIONAL,
+    "emshap and regressor": CONDITIONAL, "function": STATE,
 }  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def test_attribute_refuses_a_meter_that_runs_backwards(tmp_path, fitted):
 
 
 def test_few_runs_are_kept_without_emshap_and_say_so_when_a_counter_is_missing(tmp_path):
-    from attribution_sched.attribution.attributor import Fitted
+    from attribution_sched.attribution.fitted import Fitted
     from attribution_sched.attribution.measured_runs import load_runs
 
     load_runs(write(tmp_path / "runs.csv", rows(40))).fit().save(tmp_path / "node-7")

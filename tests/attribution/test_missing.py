@@ -7,8 +7,8 @@ import pytest
 
 from attribution_sched import attribution
 from attribution_sched.attribution import missing as missing_module
-from attribution_sched.attribution.attributor import Fitted
 from attribution_sched.attribution.conditionals.points import sobol_points
+from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.attribution.missing import DRAWS
 from attribution_sched.attribution.simulated_meter import metered_tasks
 from attribution_sched.config import load_settings

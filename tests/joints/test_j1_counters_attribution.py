@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.attribution.attributor import Fitted, as_attributor
+from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.attribution.fitted import Fitted
 from attribution_sched.config import load_settings
 
 WANTED = {"cross-domain-easy": 0.08, "large": 0.08, "shared": 0.08, "testbed": 0.15}
