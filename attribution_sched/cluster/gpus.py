@@ -196,7 +196,7 @@ def device_of(name: str, figures: Mapping[str, Any]) -> Gpu:
 
 
 def other_device(name: str, known: Iterable[str]) -> str:
-    """What to do about a device that is not known; another chip is never offered in its place, only a name spelt right."""
+    """What to do about a device that is not known; another chip is never offered, only a name spelt right."""
     return f"{nearest(name, known, alike=0.7)}; or give its figures under gpus:"
 
 
