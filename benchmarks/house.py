@@ -233,7 +233,6 @@ class Tour:
             str(system.run(6))
             for target in ("reward", "choice", "simulator"):
                 _try(lambda target=target: reasoning(system.explain(result, target=target, rows=256, precision=None)))
-            _try(lambda: system.explain(result, parts=True))
             system.history()
             for lang, name in (("en", "report.html"), ("zh", "report.md")):
                 system.report(self.folder / name, lang=lang, rivals=())

@@ -180,9 +180,7 @@ class Memory:
 
     # With several threads BLAS adds up in another order, and a last digit of the record would tell how many there were.
     @one_thread(torch=False)
-    def explain(
-        self, decided: Decided, *, parts: bool = False, task: KnownTask | None = None, **options: Any
-    ) -> Explanation:
+    def explain(self, decided: Decided, *, task: KnownTask | None = None, **options: Any) -> Explanation:
         """Explain a decision against the background of the others.
 
         How sure the policy was cannot be asked where its search left what the network itself could have proposed; the
@@ -190,19 +188,12 @@ class Memory:
 
         Args:
             decided: The decision.
-            parts: Whether to explain its plan by the plan's own parts.
             task: What was handed in, if it was: the simulator then prices this very task, not a nominal one.
-            **options: Of ``Explainer.explain``, or of ``PartsExplainer.explain`` for parts.
+            **options: Of ``Explainer.explain``.
         """
         explainer = self._ready(decided.view.replanning, self._number(decided.id))
         if task is not None and explainer.simulator is not None:
             explainer.simulator.know(task.counters, task.demands.ratio[0])
-        if parts:
-            from attribution_sched.explain.plan_parts import PartsExplainer
-
-            pieces = PartsExplainer(explainer.policy, explainer.background)
-            pieces.simulator = explainer.simulator
-            return pieces.explain(decided, **options)
         try:
             return explainer.explain(decided, **options)
         except ExplanationError as error:

@@ -79,32 +79,28 @@ def explaining(explain: Any) -> dict[str, Any] | None:
     if not isinstance(explain, Mapping):
         fix = "For example explain=True or explain={'target': 'terms'}"
         raise ExplanationError(problem("explain", explain, "must be True, False or a mapping of options", fix))
-    chosen = explain_options(explain)
-    return chosen if chosen.get("parts") else QUICK | chosen
+    return QUICK | explain_options(explain)
 
 
 def explain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of an explanation.
 
     Args:
-        options: Those of ``Explainer.explain``; with ``parts=True``, those of ``PartsExplainer.explain``.
+        options: Those of ``Explainer.explain``.
 
     Raises:
         ExplanationError: If one does not exist.
     """
     from attribution_sched.explain.explainer import Explainer
     from attribution_sched.explain.explanation import TARGETS
-    from attribution_sched.explain.plan_parts import TARGETS as PART_TARGETS
-    from attribution_sched.explain.plan_parts import PartsExplainer
 
-    signature = inspect.signature(PartsExplainer.explain if options.get("parts") else Explainer.explain)
+    signature = inspect.signature(Explainer.explain)
     option_names = [name for name, each in signature.parameters.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    option_names.append("parts")
     for name in options:
         if name not in option_names:
             raise ExplanationError(problem("explain option", name, "does not exist", nearest(str(name), option_names)))
     target = options.get("target")
-    valid = PART_TARGETS if options.get("parts") else [name for name in TARGETS if name not in ("model", "log_odds")]
+    valid = [name for name in TARGETS if name not in ("model", "log_odds")]
     if target is not None and target not in valid:
         raise ExplanationError(problem("target", target, "cannot be explained", nearest(str(target), valid)))
     return dict(options)

@@ -48,7 +48,7 @@ def unexplained(
         JournalError: If there is no such decision; the message names the nearest.
     """
     names = [each.id for each in journal.decisions()] if ids is None else [journal.decision(name).id for name in ids]
-    target = "parts" if options.get("parts") else options.get("target") or ("" if options.get("against") else DECISION)
+    target = options.get("target") or ("" if options.get("against") else DECISION)
     # One that is compared with something has a target of its own, by the policy: it is always explained.
     known = {name for name in names if any(each.target == target for each in journal.explanations(name))}
     return [name for name in dict.fromkeys(names) if name not in known], tuple(n for n in names if n in known)
@@ -104,7 +104,7 @@ def _explain_block(run: str, shared: Aside, names: Sequence[str]) -> list[tuple[
     for name in names:
         try:
             explanation = _rebuilt[run].explain(name, **options)
-            explanations.append((name, "parts" if options.get("parts") else explanation.target, explanation.to_dict()))
+            explanations.append((name, explanation.target, explanation.to_dict()))
         except AttributionSchedError as error:
             explanations.append((name, "", str(error)))
     return explanations

@@ -95,8 +95,7 @@ class Questions:
 
         Args:
             decision: A result, or the id of any decision in the journal.
-            **options: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`; with ``parts=True`` the
-                plan is explained by its own parts, see :class:`~attribution_sched.explain.plan_parts.PartsExplainer`.
+            **options: As for :meth:`~attribution_sched.explain.explainer.Explainer.explain`.
 
         Raises:
             JournalError: If the journal has no such decision; the message names the nearest.
@@ -110,8 +109,8 @@ class Questions:
             explanation = memory.explain(decided, task=task, **chosen)
             if self.system.live is not None:
                 explanation = replace(explanation, outcome=outcome_words(journal, decided.id))
-            target = "parts" if chosen.get("parts") else explanation.target
-            journal.record_explanation(ExplanationRecord(decided.id, target, explanation.to_dict()), replace=True)
+            entry = ExplanationRecord(decided.id, explanation.target, explanation.to_dict())
+            journal.record_explanation(entry, replace=True)
             return explanation
 
     def explain_many(

@@ -68,7 +68,6 @@ MISTAKES = {
     "empty list": ({"kinds": []}, "kinds", "[]", "at least 1 entries, not 0", "Add entries"),
     "too many levels": (
         kind(microbatches=[1, 2, 4, 8, 8]), "kinds[1].microbatches", "[1, 2, 4, 8, 8]", "at most 4 entries", "Remove"),
-    "levels that do not divide": (kind(microbatches=[7]), "kinds[1].microbatches", "7", "ascending divisors", "powers of two"),
     "wrong word": (
         {"network": {"trace_at_end": "hodl"}}, "network.trace_at_end", "'hodl'", "must be one of hold, wrap", "'hold'"),
     "wrong kind": (

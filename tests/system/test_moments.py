@@ -1,4 +1,4 @@
-"""Explanations by the parts of a plan; tasks that were handed in are priced as they are, not as nominal ones."""
+"""Tasks that were handed in are priced as they are; what a decision is compared with never changes."""
 
 from dataclasses import replace
 
@@ -7,7 +7,6 @@ import pytest
 
 from attribution_sched import System
 from attribution_sched.errors import ExplanationError
-from attribution_sched.explain.plan_parts import PartsExplainer
 from attribution_sched.explain.truth import Simulator
 from attribution_sched.system.admission import handed_in
 from tests.small_world import small
@@ -20,22 +19,6 @@ def placed():
     while (result := system.schedule_next_task()) is not None:
         results.append(result)
     return system, results
-
-
-def test_parts_of_a_task_that_was_handed_in_are_worth_what_the_cluster_paid(placed):
-    system, results = placed
-    for result in results:
-        told = system.explain(result, parts=True)
-        assert "precision" in told.names
-        assert np.isclose(told.value[-1], result.reward.total, atol=1e-9)
-        assert (told.efficiency_gap() < 1e-9).all()
-
-
-def test_without_being_told_the_simulator_prices_a_nominal_task(placed):
-    system, results = placed
-    decided = system.questions.recall(results[0].id)
-    nominal = PartsExplainer(None, system.memory._background({}, False), world=system.world).explain(decided)
-    assert not np.isclose(nominal.value[-1], results[0].reward.total, atol=1e-3)
 
 
 def test_a_simulator_knows_what_it_was_told(placed):
@@ -52,28 +35,12 @@ def test_a_task_of_the_simulation_was_not_handed_in():
     system = System("testbed", "sjf", seed=3)
     result = system.schedule_next_task()
     assert handed_in(system.world, system.journal.task(result.task.id), system.seed) is None
-    assert np.isclose(system.explain(result, parts=True).value[-1], result.reward.total, atol=1e-9)
 
 
-def test_explanations_by_parts_are_kept_beside_the_others(placed):
+def test_an_option_that_does_not_exist_is_refused(placed):
     system, results = placed
-    system.explain(results[1], target="simulator", rows=64)
-    system.explain(results[1], parts=True)
-    kept = {record.target for record in system.journal.explanations(results[1].id)}
-    assert kept == {"simulator", "parts"}
-
-
-def test_options_of_the_other_kind_of_explanation_are_refused(placed):
-    system, results = placed
-    with pytest.raises(ExplanationError, match="explain option = 'tipping'"):
-        system.explain(results[0], parts=True, tipping=True)
     with pytest.raises(ExplanationError, match="explain option = 'states'"):
         system.explain(results[0], states=4)
-
-
-def test_placements_can_be_explained_by_parts_as_they_are_made():
-    system = System.demo(policy="sjf", explain={"parts": True})
-    assert "microbatch" in system.schedule_next_task().explanation.names
 
 
 def test_a_record_never_changes(tmp_path):
