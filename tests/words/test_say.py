@@ -17,10 +17,10 @@ def test_a_message_in_both_languages():
 
 
 def test_phrases_and_lists_are_said_in_the_same_language():
-    one, other = Phrase("part.cut", layer=4), Phrase("part.whole")
+    one, other = Phrase("queue.behind", capacity=4), Phrase("why.nobody")
     both = Phrase("list.together", parts=(one, other))
-    assert both == "cut after layer 4, whole"
-    assert both.say("zh") == "第 4 层后切分、不切分"
+    assert both == "behind the 4 tasks that the policy compares, several tasks together"
+    assert both.say("zh") == "排在策略所比较的 4 个任务之后、多个任务共同"
     assert in_language(both, "en") == both
 
 
