@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = "attribution_sched"
 DOORS = re.compile(
-    rf"{PACKAGE}(\.(system\.system|rivals\.arena\.by_preset|scheduler\.training|cluster\.envs\.registration)|\.cli(\..+)?|\.executors(\..+)?|(\..+)?\.registry)?"
+    rf"{PACKAGE}(\.(system\.system|rivals\.arena\.by_preset|scheduler\.training|cluster\.envs\.registration|testing(\..+)?)|\.cli(\..+)?|\.executors(\..+)?|(\..+)?\.registry)?"
 )
 """System and the public names, the arena, training, the environments, the command line, executors, registries."""
 
