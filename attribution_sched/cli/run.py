@@ -18,6 +18,7 @@ from rich.markup import escape
 from attribution_sched.cli.console import STOPPED, RunTimeError, Stages, columns, examples, notes, out, say_json
 from attribution_sched.cli.files import RunFiles, check_new_files, make_run_files, report_beside
 from attribution_sched.errors import AttributionSchedError, SettingsError, nearest, problem
+from attribution_sched.executors.registry import EXECUTORS
 
 if TYPE_CHECKING:
     from attribution_sched.config.schema import Settings
@@ -40,7 +41,7 @@ EXAMPLES = examples(
 )
 
 TASKS = 80
-CLUSTERS = ("simulated", "local", "slurm", "ray")
+CLUSTERS = ("simulated", *EXECUTORS)
 PRESET, POLICY = "cross-domain", "hi-ppo"
 WORLD, LOOP, FILES, TELLING = "What runs", "The loop", "Files", "What is printed"
 

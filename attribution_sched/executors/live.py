@@ -41,7 +41,6 @@ from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import AttributionSchedError, ExecutorError, LaunchRefused, SettingsError, problem
 from attribution_sched.executors import stand_in
 from attribution_sched.executors.executor import Executor
-from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.executors.records import (
     CANCELLED,
     FAILED,
@@ -53,6 +52,7 @@ from attribution_sched.executors.records import (
     Event,
     jobs_of,
 )
+from attribution_sched.executors.registry import EXECUTORS
 from attribution_sched.explain.digits import amount, number
 from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
 from attribution_sched.system import operations
@@ -904,8 +904,8 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
     """The machines that a system was asked to run on; None if it simulates.
 
     Args:
-        cluster: ``local``, ``slurm`` (a partition for each domain, of the same name), ``ray`` (nodes with the label
-            ``domain``), a :class:`Live`, executors by domain, or what a simulated cluster is asked for by.
+        cluster: A name of :data:`~attribution_sched.executors.registry.EXECUTORS`, a :class:`Live`, executors by
+            domain, or what a simulated cluster is asked for by.
         settings: Of the world whose domains need executors.
         journal: Path of the journal. Local jobs are kept in a folder beside it.
 
@@ -914,32 +914,17 @@ def live_of(cluster: Any, settings: Settings, journal: str | os.PathLike[str] | 
     """
     if isinstance(cluster, Live):
         return cluster
-    if cluster == "local":
+    spec = EXECUTORS.get(cluster) if isinstance(cluster, str) else None
+    if spec is not None:
         if journal is None:
             rule = "jobs outlive this process, so what was launched must be on disk"
-            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='local'"))
+            fix = f"Give journal='run.sqlite' with cluster={spec.name!r}"
+            raise SettingsError(problem("journal", None, rule, fix))
         folder, domains = local_folder(journal), settings.build_world().cluster.domains
-        return Live({each.name: LocalExecutor(each.name, each.devices, folder) for each in domains})
-    if cluster == "slurm":
-        if journal is None:
-            rule = "jobs outlive this process, so what was launched must be on disk"
-            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='slurm'"))
-        from attribution_sched.executors.slurm import SlurmExecutor
-
-        folder, domains = local_folder(journal), settings.build_world().cluster.domains
-        live = Live({each.name: SlurmExecutor(each.name, folder=folder) for each in domains}, poll_s=1.0, kind="slurm")
-        live.check_inventory()
-        return live
-    if cluster == "ray":
-        if journal is None:
-            rule = "jobs outlive this process, so what was launched must be on disk"
-            raise SettingsError(problem("journal", None, rule, "Give journal='run.sqlite' with cluster='ray'"))
-        from attribution_sched.executors.ray import RayExecutor, device_of
-
-        folder, domains, device = local_folder(journal), settings.build_world().cluster.domains, device_of()
-        sites = {each.name: RayExecutor(each.name, folder=folder, resource=device) for each in domains}
-        live = Live(sites, poll_s=0.2, kind="ray")
-        live.check_inventory()
+        sites = {each.name: spec.make(each.name, each.devices, folder) for each in domains}
+        live = Live(sites, poll_s=spec.poll_s, kind=spec.name)
+        if spec.asked_first:
+            live.check_inventory()
         return live
     if isinstance(cluster, Mapping):
         wrong = [name for name, each in cluster.items() if not isinstance(each, Executor)]
@@ -969,7 +954,7 @@ def recorded_cluster(path: str | os.PathLike[str]) -> str:
     store.inspect(Path(path).resolve())
     with Journal.read(path) as journal:
         kind = str(journal.header.settings.get("cluster", "simulated"))
-    if kind not in ("simulated", "local", "slurm", "ray"):
+    if kind not in ("simulated", *EXECUTORS):
         rule = "ran on machines that cannot be made by their name"
         raise SettingsError(problem("cluster", kind, rule, "Pass them: System.resume(path, cluster={...})"))
     return kind

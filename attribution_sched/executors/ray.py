@@ -336,3 +336,8 @@ def _stage_class() -> type:
 
     Stage.__module__ = "__main__"
     return Stage
+
+
+def executor_of(domain: str, devices: int, folder: Path) -> RayExecutor:
+    """The executor of a domain whose nodes carry its label; how many devices there are the nodes say."""
+    return RayExecutor(domain, folder=folder, resource=device_of())

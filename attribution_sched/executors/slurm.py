@@ -423,3 +423,8 @@ def _cpu_s(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = (float(part or 0.0) for part in match.groups())
     return ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds
+
+
+def executor_of(domain: str, devices: int, folder: Path) -> SlurmExecutor:
+    """The executor of a domain whose partition bears its name; how many devices there are the partition says."""
+    return SlurmExecutor(domain, folder=folder)

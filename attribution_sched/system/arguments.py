@@ -11,6 +11,7 @@ from attribution_sched.cluster.live import SimulatedCluster
 from attribution_sched.cluster.world import World
 from attribution_sched.config import Settings, load_settings
 from attribution_sched.errors import ExplanationError, JournalError, SettingsError, nearest, problem
+from attribution_sched.executors.registry import EXECUTORS
 from attribution_sched.explain.memory import QUICK
 from attribution_sched.journal import JournalHeader
 
@@ -54,7 +55,8 @@ def cluster_of(cluster: Any) -> Callable[..., SimulatedCluster]:
         return SimulatedCluster
     if not callable(cluster):
         rule = "is no cluster that tasks can run on"
-        fix = "Use 'simulated', 'local', 'slurm' or 'ray', executors by domain, or a subclass of SimulatedCluster"
+        named = ", ".join(repr(name) for name in ("simulated", *EXECUTORS))
+        fix = f"Use one of {named}, executors by domain, or a subclass of SimulatedCluster"
         raise SettingsError(problem("cluster", cluster, rule, fix))
 
     def made(world: World, seed: int, *, arrivals: bool) -> SimulatedCluster:

@@ -49,7 +49,7 @@ def test_a_journal_that_is_there_already_is_gone_on_with(journal):
 
 
 def test_a_cluster_that_is_not_known_is_answered_with_those_that_are():
-    with pytest.raises(AttributionSchedError, match="'slurm' or 'ray'"):
+    with pytest.raises(AttributionSchedError, match="'slurm', 'ray'"):
         System(small(), "sjf", cluster="kubernetes")
 
 
