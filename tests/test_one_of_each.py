@@ -244,3 +244,33 @@ def test_each_idea_has_one_home(idea, home):
         if idea(ast.parse(path.read_text("utf-8")))
     ]
     assert homes == [home]
+
+
+def literal_shapes(tree):
+    """Arrays and slices whose size is the number of counters, written as a number."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("zeros", "ones", "full", "empty"):
+            sizes = node.args[:1]
+        elif isinstance(node, ast.Slice) and node.upper is not None and node.lower is None:
+            sizes = [node.upper]
+        else:
+            continue
+        for size in sizes:
+            if any(isinstance(x, ast.Constant) and type(x.value) is int and x.value in (7, 12) for x in ast.walk(size)):
+                yield node.lineno
+
+
+# A digest's beginning, and columns of a log that is not ours.
+OTHER_SIZES = {"executors/shadow.py", "kernels/record.py", "kernels/records.py", "kernels/__init__.py",
+               "scheduler/ppo/run_state.py", "scheduler/hi_ppo/action_masks.py"}  # fmt: skip
+
+
+def test_sizes_of_counters_come_from_their_list():
+    """A counter more is a line in ``COUNTER_UNITS``: no array has its number of columns written down."""
+    written = {
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if str(path.relative_to(PACKAGE)) not in OTHER_SIZES
+        for line in literal_shapes(ast.parse(path.read_text("utf-8")))
+    }
+    assert written == set()

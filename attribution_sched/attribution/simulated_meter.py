@@ -142,4 +142,4 @@ def nominal_readings(world: World) -> FloatArray:
         [kind.model for kind in world.kinds], np.random.default_rng(0), 0.0, training=(modes > 0.0).tolist()
     )
     energy = task_energy_j(world, np.arange(len(world.kinds)), demands)
-    return np.column_stack([true_rates(demands)[:, :7], 1.0 / sample_time_s(demands), energy, modes])
+    return np.column_stack([true_rates(demands)[:, : len(DEMAND_NAMES)], 1.0 / sample_time_s(demands), energy, modes])

@@ -106,6 +106,7 @@ SEGMENT_COLUMNS = (
     "memory_share",
     "host_share",
 )
+SEGMENT_SIZE = len(SEGMENT_COLUMNS)
 
 
 DOMAIN_ROW = np.dtype([

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel, move_cost, moved_bytes, opaque_cap
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.engine import (
     ACTION_COLUMNS,
@@ -547,7 +548,7 @@ __all__ = [
     "states",
 ]
 
-ATTRIBUTIONS = 7
+ATTRIBUTIONS = len(DEMAND_NAMES)
 EVENT = 6
 """Numbers of an event: its kind (two), sine and cosine of the hour, log steps left, days waited."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decisions
 from attribution_sched.errors import ExplanationError, problem
 from attribution_sched.explain.masked_states import stacked, widened
@@ -60,7 +61,7 @@ class Background:
         if len(domains) > 1:
             fix = "Use decisions of one cluster"
             raise ExplanationError(problem("background", sorted(domains), "mixes numbers of domains", fix))
-        counters = np.zeros((len(listed), 12))
+        counters = np.zeros((len(listed), len(COUNTER_NAMES)))
         for row, one in enumerate(listed):
             counters[row, : len(one.view.counters)] = one.view.counters
         name = name or Phrase("background.decisions", count=len(listed))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attribution_sched.cluster.cost import CostModel, Scratch
+from attribution_sched.cluster.decision import ATTRIBUTIONS
 from attribution_sched.cluster.engine import state as st
 from attribution_sched.cluster.engine.state import StateArrays, WorldArrays
 from attribution_sched.cluster.fork import Copies, TenantLimits, begin_copy
@@ -66,7 +67,7 @@ from attribution_sched.types import FloatArray, IntArray, Task
 MOST = 12
 """Candidates of a decision at most."""
 
-STATES = 7
+STATES = ATTRIBUTIONS
 """Numbers of the EmSHAP vector."""
 
 OTHERS = (0.118, 0.736, 0.972)

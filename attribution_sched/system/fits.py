@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attribution_sched.cluster.counters import COUNTER_NAMES
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.engine.state import K_BASE_COST, K_BASE_STEP
@@ -96,7 +97,7 @@ def empty_view(engine: Engine, kind: int) -> Decision:
     return Decision(
         kind=world.kinds[kind],
         kind_index=kind,
-        counters=np.zeros(12),
+        counters=np.zeros(len(COUNTER_NAMES)),
         replanning=False,
         current_plan=None,
         steps_left=float(world.kinds[kind].steps[0]),

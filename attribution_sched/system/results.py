@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attribution_sched.cluster.counters import COUNTER_NAMES
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.plan import Plan
 from attribution_sched.system.result_text import as_html, as_text, summary_text
 from attribution_sched.types import Quantities, RewardTerms
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attribution_sched.cluster.plan import Plan
     from attribution_sched.explain.explanation import Explanation
 
-ATTRIBUTED: tuple[str, ...] = COUNTER_NAMES[:7]
+ATTRIBUTED: tuple[str, ...] = DEMAND_NAMES
 """Counters that joules are attributed to."""
 
 PARTS: tuple[str, ...] = ("attribution", "decision", "journal", "effect", "explanation")

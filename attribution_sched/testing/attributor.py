@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.cluster.demands import DEMAND_NAMES
 from attribution_sched.cluster.world import build_pool
 from attribution_sched.config import load_settings
 from attribution_sched.testing.contract import asked, require
@@ -33,8 +34,9 @@ def check_attributor(attributor: Any, preset: Any = "cross-domain-easy") -> None
     counters = build_pool(world).counters.values[:TASKS]
     with asked("attributor(counters)"):
         states, again = np.asarray(given(counters)), np.asarray(given(counters))
-    rule = f"must be {(len(counters), 7)}: seven numbers a task"
-    require(states.shape == (len(counters), 7), "attributor(counters).shape", states.shape, rule, "One row a task")
+    wanted = len(counters), len(DEMAND_NAMES)
+    rule = f"must be {wanted}: {len(DEMAND_NAMES)} numbers a task"
+    require(states.shape == wanted, "attributor(counters).shape", states.shape, rule, "One row a task")
     inside = np.isfinite(states).all() and (np.abs(states) <= 1.0).all()
     worst = float(np.abs(states).max()) if np.isfinite(states).all() else float("nan")
     require(inside, "attributor(counters)", worst, "must be finite and in [-1, 1]", "Scale joules, as schema does")

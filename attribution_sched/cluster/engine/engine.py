@@ -27,6 +27,7 @@ from attribution_sched.cluster.cost import (
     MEMORY_SHARE,
     POWER_W,
     SEGMENT_COMM_S,
+    SEGMENT_SIZE,
     STEP_S,
     UTILISATION,
     CostModel,
@@ -326,7 +327,7 @@ def price(world: WorldArrays, state: StateArrays, e: int, slot: int, load: Float
     factors = world.pool[pool, st.P_FACTORS : st.P_PCIE]
     workload = Workload(kind, world.kinds[kind, st.K_TRAINING] == 1.0, factors[0], factors[1], factors[2])
     plan_out = np.zeros(10)
-    segment_out = np.zeros((segments.shape[0], 7))
+    segment_out = np.zeros((segments.shape[0], SEGMENT_SIZE))
     traffic = state.traffic[e, slot]
     traffic[:, :] = 0.0
     plan_cost(

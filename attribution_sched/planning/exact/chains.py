@@ -17,6 +17,7 @@ from attribution_sched.cluster.cost import (
     CARBON_G,
     ENERGY_J,
     MEMORY_RATIO,
+    SEGMENT_SIZE,
     STEP_S,
     UTILISATION,
     DomainArrays,
@@ -148,7 +149,7 @@ def search_chains(
     used = np.zeros(k_count, dtype=np.bool_)
     trial = np.zeros((depth_max, rows.shape[1]), dtype=np.int64)
     plan_out = np.zeros(10)
-    segment_out = np.zeros((depth_max, 7))
+    segment_out = np.zeros((depth_max, SEGMENT_SIZE))
     traffic = np.zeros((k_count, k_count))
     slowdown = np.ones(depth_max)
     tried, priced = 0, 0

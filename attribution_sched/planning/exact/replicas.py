@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.cost import Scratch, plan_cost, segment_pace_s, share_batch
+from attribution_sched.cluster.cost import SEGMENT_SIZE, Scratch, plan_cost, segment_pace_s, share_batch
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, PRECISION, REPLICA, STOP, TP
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
@@ -212,7 +212,7 @@ def combine(
     size = np.zeros(max_segments + 1, dtype=np.int64)
     trial = np.zeros((max_segments, chains.shape[2]), dtype=np.int64)
     plan_out = np.zeros(10)
-    segment_out = np.zeros((max_segments, 7))
+    segment_out = np.zeros((max_segments, SEGMENT_SIZE))
     traffic = np.zeros((k_count, k_count))
     slowdown = np.ones(max_segments)
     tried, priced, depth = 0, 0, 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from attribution_sched.cluster.decision import ATTRIBUTIONS
 from attribution_sched.errors import CheckpointError, ModelFitError, problem
 from attribution_sched.scheduler.hi_ppo.candidate_features import EDGE, FEATURES, NODE
 from attribution_sched.scheduler.hi_ppo.ranker import SHAPES, Ranker
@@ -29,7 +30,7 @@ COMMAND = "attribution-sched train --output DIR"
 """What makes a checkpoint."""
 
 _RANKER = "ranker."
-_FORM = {"unit": (7,), "weight": (7, 7), "bias": (7,)}
+_FORM = {"unit": (ATTRIBUTIONS,), "weight": (ATTRIBUTIONS, ATTRIBUTIONS), "bias": (ATTRIBUTIONS,)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from attribution_sched.cluster.cost import (
     BYTES_PER_GBIT,
     CARBON_G,
     ENERGY_J,
+    SEGMENT_SIZE,
     STEP_S,
     UTILISATION,
     Scratch,
@@ -34,7 +35,7 @@ def _reprice(
 ) -> None:  # fmt: skip
     k = links.shape[2]
     plan_out = np.zeros(10)
-    segment_out = np.zeros((segments.shape[1], 7))
+    segment_out = np.zeros((segments.shape[1], SEGMENT_SIZE))
     traffic = np.zeros((k, k))
     ones = np.ones(segments.shape[1])
     bandwidth = np.zeros((k, k))
