@@ -73,14 +73,6 @@ def explain(
     tipping: Annotated[
         bool, typer.Option(help="Look for thresholds and the smallest flip.", rich_help_panel=QUESTION)
     ] = True,
-    agents: Annotated[
-        str | None,
-        typer.Option(
-            help="Ask these policies about the same decision, and play who was right: rule,lucid,hi-ppo-tree.",
-            show_default=False,
-            rich_help_panel=QUESTION,
-        ),
-    ] = None,
     recorded: Annotated[
         bool,
         typer.Option(
@@ -115,10 +107,6 @@ def explain(
     if html is not None:
         _check_page(html)
     from attribution_sched.journal import Journal
-
-    if agents is not None:
-        show_agents(journal, decision, agents.split(","), lang, as_json=as_json)
-        return
 
     with Journal.read(journal) as recording:
         name = find_decision(recording, decision)
@@ -219,34 +207,6 @@ def _recorded(journal: Journal, name: str, options: dict[str, Any]) -> Explanati
         rule = f"has no recorded explanation{f' of {target!r}' if target else ''} (recorded: {has})"
         raise JournalError(problem("decision", name, rule, "Leave out --recorded to have it explained now"))
     return Explanation.from_dict(fitting[0].explanation)
-
-
-def show_agents(journal: Path, decision: str, agents: list[str], lang: str, *, as_json: bool) -> None:
-    """Print what several agents would have done at a decision, why, and who was right in copies."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from attribution_sched.journal import Journal
-    from attribution_sched.scheduler.registry import policy_spec
-    from attribution_sched.words.say import in_language, say
-
-    for each in agents:
-        policy_spec(each)
-    with Journal.read(journal) as recording:
-        name = find_decision(recording, decision)
-    with Stages() as stages, rebuild_system(journal, stages) as system, stages.stage(f"asking {len(agents)} agents"):
-        compared = system.compare_agents(name, agents)
-    if as_json:
-        say_json(compared.to_dict(lang))
-        return
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for message in ("agents.column", "agents.choice", "agents.drivers", "agents.delta"):
-        shown.add_column(say(message, lang), overflow="fold")
-    for row in compared.rows:
-        cells = (row.agent, in_language(row.what, lang), ", ".join(row.drivers_in(lang)), row.delta)
-        shown.add_row(*(escape(cell) for cell in cells))
-    out().print(shown)
-    out().print(escape(compared.say(lang)), width=columns())
 
 
 def show_trees(readings: tuple[Explanation, ...], lang: str) -> None:

@@ -202,20 +202,6 @@ class Memory:
             told = explainer.explain(decided, **options, sure=False)
             return replace(told, notes=(*told.notes, f"How sure the policy was is not known: {error}"))
 
-    @one_thread(torch=False)
-    def explain_other(self, policy: Policy, decided: Decided, **options: Any) -> Explanation:
-        """Explain what another policy decides in the place of this one, against the same background.
-
-        Args:
-            policy: The other one.
-            decided: The decision, with the other one's plan.
-            **options: Of ``Explainer.explain``.
-        """
-        from attribution_sched.explain.explainer import Explainer
-
-        background = self._ready(decided.view.replanning, self._number(decided.id)).background
-        return Explainer(policy, background, world=self.world).explain(decided, **options)
-
     def window(self, number: int) -> tuple[int, int]:
         """First decision that a decision is compared with, and the one after the last.
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from attribution_sched.explain.decision_table import Alternative, DecisionTable
     from attribution_sched.explain.delay import Delay
     from attribution_sched.explain.explanation import Explanation
-    from attribution_sched.explain.several_agents import AgentsCompared
     from attribution_sched.explain.what_if import WhatIf
     from attribution_sched.explain.when import When
     from attribution_sched.explain.why import Why
@@ -201,40 +200,6 @@ class Questions:
 
         with self.about(decision) as (decided, memory):
             return tree_readings(memory.looks(), decided)
-
-    def compare_agents(
-        self,
-        /,
-        decision: SchedulingResult | str,
-        agents: Sequence[Any],
-        *,
-        futures: int = 32,
-        hours: float = 6.0,
-        **options: Any,
-    ) -> AgentsCompared:
-        """One decision, several agents: what each would have done with the task, why, and who was right in copies.
-
-        Args:
-            decision: A result, or the id of any decision in the journal.
-            agents: Names of policies, policies (such as ``SB3Policy``) or functions, as for :class:`System`; who
-                decided stands before them.
-            futures: Copies in which every choice is played.
-            hours: How far.
-            **options: Of the explanations, as for :meth:`explain`.
-
-        Raises:
-            JournalError: If the journal has no such decision; the message names the nearest.
-            SettingsError: If there is no agent to compare with, one is not known, or there are no futures.
-        """
-        from attribution_sched.explain.several_agents import check_agents, compare_agents
-
-        check_agents(agents, futures, hours)
-        others, chosen = [as_policy(each) for each in agents], arguments.explain_options(options)
-        with self.about(decision) as (decided, memory):
-            asked, seed = memory.looks(), self.system.seed
-            return compare_agents(
-                asked, others, decided, memory.explain_other, futures=futures, hours=hours, seed=seed, **chosen
-            )
 
     def why(self, task: str, *, private: bool = False) -> Why:
         """Why a task is still waiting: the binding cause, who holds the room, and what would start it now.

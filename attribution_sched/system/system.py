@@ -133,8 +133,7 @@ class System:
         Verb(Questions.when_all),
     )
     what_if, delay, blame = Verb(Questions.what_if), Verb(Questions.delay), Verb(Questions.blame)
-    alternatives, compare_agents = Verb(Questions.alternatives), Verb(Questions.compare_agents)
-    tree_readings = Verb(Questions.tree_readings)
+    alternatives, tree_readings = Verb(Questions.alternatives), Verb(Questions.tree_readings)
     train, feedback = Verb(Learn.train), Verb(Learn.feedback)
 
     def __init__(

@@ -60,10 +60,6 @@ CASES = {
     "delay, zero futures": (lambda s: s.delay(first(s), futures=0), SettingsError, "futures = 0"),
     "blame, unknown task": (lambda s: s.blame("nope"), TaskError, "'nope'"),
     "blame, zero futures": (lambda s: s.blame(ran(s), futures=0), SettingsError, "futures = 0"),
-    "agents, one that raises": (
-        lambda s: s.compare_agents(next(iter(s.journal.decisions())).id, [Raises()]), SettingsError,
-        "RuntimeError: boom",
-    ),
     "explain many, unknown decision": (lambda s: s.explain_many(["d999999"]), JournalError, "is not in the journal"),
     "trees, unknown decision": (lambda s: s.tree_readings("d999999"), JournalError, "is not in the journal"),
 }  # fmt: skip
