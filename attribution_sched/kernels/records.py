@@ -7,8 +7,6 @@ hundred arguments, and each call of one wrote them all out. That was most of the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -101,23 +99,20 @@ def _read_record(kind: Reference, record: Any, c: Any) -> Any:
     stack = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), _layout(context, kind)[1] // 8))
     start = builder.bitcast(stack, ir.IntType(8).as_pointer())
     failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
-    releases: list[Callable[[], None] | None] = []
+    natives = []
     for at, each in enumerate(kind.fields):
-        place, item = _place(context, builder, kind, start, at), c.pyapi.tuple_getitem(record, at)
-        if isinstance(each, types.Array):
-            wrong = builder.call(_array_reader(c, each), [item, place])
-            releases.append(partial(builder.call, _array_releaser(c, each), [place]) if context.enable_nrt else None)
-        else:
-            native = c.unbox(each, item)
-            builder.store(context.data_model_manager[each].as_data(builder, native.value), place)
-            wrong = native.is_error
-            releases.append(native.cleanup)
-        builder.store(builder.or_(builder.load(failed), wrong), failed)
+        native = c.unbox(each, c.pyapi.tuple_getitem(record, at))
+        stored = context.data_model_manager[each].as_data(builder, native.value)
+        builder.store(stored, _place(context, builder, kind, start, at))
+        builder.store(builder.or_(builder.load(failed), native.is_error), failed)
+        natives.append((each, native))
 
     def release() -> None:
-        for each in releases:
-            if each is not None:
-                each()
+        for each, native in natives:
+            if native.cleanup is not None:
+                native.cleanup()
+            if context.enable_nrt:
+                context.nrt.decref(builder, each, native.value)
 
     # The optimiser must not look through to the writes above: it takes what kernels read for constant.
     hidden = builder.asm(ir.FunctionType(start.type, [start.type]), "", "=r,0,~{memory}", [start], True)
@@ -125,37 +120,3 @@ def _read_record(kind: Reference, record: Any, c: Any) -> Any:
 
 
 unbox(Reference)(_read_record)
-
-
-def _array_reader(c: Any, kind: Any) -> Any:
-    """A function that reads an array of a kind; written out for each field it was a quarter of all machine code."""
-    model = c.context.data_model_manager[kind]
-    place = model.get_data_type().as_pointer()
-    reader, builder = _helper(c, f"read {kind}", ir.FunctionType(ir.IntType(1), [c.pyapi.pyobj, place]))
-    if builder is not None:
-        native = c._replace(builder=builder, pyapi=c.context.get_python_api(builder)).unbox(kind, reader.args[0])
-        builder.store(model.as_data(builder, native.value), reader.args[1])
-        builder.ret(native.is_error)
-    return reader
-
-
-def _array_releaser(c: Any, kind: Any) -> Any:
-    """A function that gives back an array that was read."""
-    model = c.context.data_model_manager[kind]
-    place = model.get_data_type().as_pointer()
-    releaser, builder = _helper(c, f"release {kind}", ir.FunctionType(ir.VoidType(), [place]))
-    if builder is not None:
-        c.context.nrt.decref(builder, kind, model.load_from_data_pointer(builder, releaser.args[0]))
-        builder.ret_void()
-    return releaser
-
-
-def _helper(c: Any, name: str, kind: Any) -> tuple[Any, Any]:
-    """A function of the module that is being written, and where to write it, or None if it is there already."""
-    module = c.builder.module
-    if name in module.globals:
-        return module.globals[name], None
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    return function, ir.IRBuilder(function.append_basic_block("entry"))

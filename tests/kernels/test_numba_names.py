@@ -41,7 +41,8 @@ TOUCHED = [
     ("numba.core.compiler", "DefaultPassBuilder.define_nopython_pipeline"),
     # How a call is typed.
     ("numba.core.types", "Dispatcher.get_call_type"), ("numba.core.types", "BaseFunction.get_call_type"),
-    ("numba.core.types", "BaseFunction.get_impl_key"), ("numba.core.types", "unliteral"), ("numba.core.types", "BaseNamedTuple"),
+    ("numba.core.types", "BaseFunction.get_impl_key"), ("numba.core.types", "unliteral"),
+    ("numba.core.types", "BaseNamedTuple"),
     # Records.
     ("numba.core.typing.templates", "AttributeTemplate.generic_resolve"),
     ("numba.core.pythonapi", "_UnboxContext._replace"), ("numba.core.pythonapi", "PythonAPI.tuple_getitem"),
