@@ -74,6 +74,17 @@ class _PartLibrary(_Library):
         self._finalize_dynamic_globals()
         self._finalized = True
 
+    def own_module(self) -> Any:
+        """Its code alone, for a door that links what it calls too."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self) -> Any:
+        # Whoever is no door of ours (a function that others compile) gets it with all it calls.
+        whole = self.own_module().clone()
+        for each in self._linking_libraries:
+            whole.link_in(_module_of(each), preserve=True)
+        return whole
+
     def get_pointer_to_function(self, name: str) -> int:
         # It has no address of its own; zero is numba's word for that.
         return 0
@@ -99,6 +110,13 @@ class _WithoutEnvironment:
 class _DoorLibrary(_Library):
     """LLVM code of a kernel that Python calls, with that of all it calls."""
 
+    def finalize(self) -> None:
+        for each in self._linking_libraries:
+            self._reload_init.update(each._reload_init)
+            self._final_module.link_in(_module_of(each), preserve=True)
+        self._linking_libraries: list[Any] = []
+        super().finalize()
+
     def serialize_using_object_code(self) -> Any:
         # Nobody links a door: of its code in LLVM's own form only the names are kept, which are looked up.
         self._ensure_finalized()
@@ -106,6 +124,10 @@ class _DoorLibrary(_Library):
         names = [each.name for each in defined if each.linkage == Linkage.external]
         stubs = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
         return self.name, "object", (self._get_compiled_object(), parse_assembly(stubs).as_bitcode())
+
+
+def _module_of(library: Any) -> Any:
+    return library.own_module() if isinstance(library, _PartLibrary) else library._get_module_for_linking()
 
 
 class _PartCompiler(CompilerBase):

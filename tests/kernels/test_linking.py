@@ -5,6 +5,33 @@ import numpy as np
 from attribution_sched import kernels
 from tests.kernels.installed import PACKAGE, run
 
+CALLER = """
+import numpy as np
+from numba import njit
+from attribution_sched.kernels import kernel
+
+@kernel
+def bottom(x):
+    return max(x[0], x[1], 2.0)
+
+@kernel
+def middle(x):
+    return bottom(x) + 1.0
+
+@njit
+def theirs(x):
+    return middle(x) + bottom(x)
+
+x = np.array([1.0, 3.0])
+print(theirs(x), middle(x), theirs.py_func(x))
+"""
+
+
+def test_functions_that_others_compile_may_call_kernels(tmp_path):
+    said, _ = run(PACKAGE.parent, CALLER, NUMBA_CACHE_DIR=str(tmp_path))
+    assert said == ["7.0 4.0 7.0"]
+
+
 THEIRS = """
 import numpy as np
 from numba import njit
