@@ -14,6 +14,7 @@ PYTEST = $(ENVIRONMENT) $(BIN)/python -m pytest -n 2
 .PHONY: help install run test test-slow lint format bench bench-quick campaign notebooks docs clean
 
 help:
+	@echo "make install    the environment, and the simulation's kernels compiled ahead: about a minute, once"
 	@echo "make run        the whole loop on the default preset; ends with the path of the report"
 	@echo "                (options: make run ARGS='--preset testbed --demo')"
 	@echo "make test       the tests that take seconds"
@@ -34,7 +35,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
 	touch $@
 
-install: $(STAMP)
+# What the first run would compile, compiled ahead; what is there already is not compiled again.
+$(VENV)/.compiled: $(STAMP)
+	$(ENVIRONMENT) $(BIN)/attribution-sched compile
+	touch $@
+
+install: $(VENV)/.compiled
 
 run: $(STAMP)
 	$(ENVIRONMENT) $(BIN)/attribution-sched run $(ARGS)

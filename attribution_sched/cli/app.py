@@ -16,6 +16,8 @@ from attribution_sched.cli.bill import EXAMPLES as BILL
 from attribution_sched.cli.bill import bill
 from attribution_sched.cli.blame import EXAMPLES as BLAME
 from attribution_sched.cli.blame import blame
+from attribution_sched.cli.compile import EXAMPLES as COMPILE
+from attribution_sched.cli.compile import compile_kernels
 from attribution_sched.cli.console import Commands, examples
 from attribution_sched.cli.doctor import EXAMPLES as DOCTOR
 from attribution_sched.cli.doctor import doctor
@@ -117,6 +119,7 @@ _add(MACHINE, attribute, ATTRIBUTE)
 # `profile links` and `profile stages` are commands of their own, see console.spelled.
 app.add_typer(probe, rich_help_panel=MACHINE, hidden=True)
 _add(MACHINE, doctor, DOCTOR)
+_add(MACHINE, compile_kernels, COMPILE, name="compile")
 
 
 @app.command(rich_help_panel=MACHINE)

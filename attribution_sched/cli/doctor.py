@@ -144,7 +144,10 @@ def _kernels() -> Check:
     count, where = kernels.compiled(), kernels.folder()
     if not count:
         return Check(
-            "kernels", None, f"not compiled yet ({where})", "The first run compiles them: about a minute, once"
+            "kernels",
+            None,
+            f"not compiled yet ({where})",
+            "attribution-sched compile, or the first run: about a minute, once",
         )
     return Check("kernels", True, f"{count} compiled ({where})")
 

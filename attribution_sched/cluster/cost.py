@@ -551,7 +551,7 @@ def _hardware_missing(domains: DomainArrays, tables: CostTables, model: int, seg
     return False
 
 
-@kernel(shared=True)
+@kernel
 def plan_cost(
     domains: DomainArrays,
     runtime: RuntimeArrays,

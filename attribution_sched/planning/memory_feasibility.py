@@ -273,7 +273,7 @@ def holds(
     return bool(_has_memory(t.cost.sizes[kind], t.runtime, t.training[kind], peak, needs, after, rows, 0))
 
 
-@kernel(allocates=True, shared=True)
+@kernel(allocates=True)
 def fill(t: PlannerTables, kind: int, c: int, after: int, stop: int) -> None:
     """Write how far back a segment that ends at ``stop`` can begin, for every layout, format and microbatch."""
     if t.filled[kind, c, after, stop]:

@@ -310,7 +310,7 @@ def _known_cut(cuts: CutTable, free: IntArray, kind: int, price: float, action: 
     return chosen >= 0
 
 
-@kernel(allocates=True, shared=True)
+@kernel(allocates=True)
 def plan_alone(rule: RuleArrays, b: Buffers, kind: int, others: int, action: IntArray) -> bool:
     """Write the rule's plan of one task as an action of the engine; False if none works out."""
     t, d = rule.tables, b.drafts

@@ -14,7 +14,7 @@ from .helpers import command, invoke, refused
 
 NAMES = (
     "run", "explain", "report", "export", "archive", "compact", "import", "train", "bench", "simulate", "profile",
-    "doctor", "version",
+    "compile", "doctor", "version",
 )  # fmt: skip
 
 

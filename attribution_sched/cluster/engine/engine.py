@@ -457,7 +457,7 @@ def _any_spans_domains(state: StateArrays, e: int) -> bool:
     return False
 
 
-@kernel(allocates=True, shared=True)
+@kernel(allocates=True)
 def reprice(world: WorldArrays, state: StateArrays, e: int, network_only: bool, scratch: Scratch) -> None:
     """Price anew the running tasks that a change can have touched, against the link loads as they stood before.
 
@@ -947,7 +947,7 @@ def _next_time(world: WorldArrays, state: StateArrays, e: int) -> float:
     return soonest
 
 
-@kernel(shared=True)
+@kernel
 def advance(world: WorldArrays, state: StateArrays, e: int) -> int:
     """Run cluster ``e`` until something must be decided, the episode ends, or prices have changed.
 
@@ -1138,7 +1138,7 @@ def _occupy(
         for d in range(world.domains.rows[domain].devices):
             if left == 0 or (device >= 0 and d != device):
                 continue
-            used = (state.occupant[e, domain, d, 0] >= 0) + (state.occupant[e, domain, d, 1] >= 0)
+            used = int(state.occupant[e, domain, d, 0] >= 0) + int(state.occupant[e, domain, d, 1] >= 0)
             if used == sharing and state.occupant[e, domain, d, 0] != slot:
                 state.occupant[e, domain, d, used] = slot
                 left -= 1
@@ -1274,7 +1274,7 @@ def _within_limits(world: WorldArrays, state: StateArrays, e: int, slot: int) ->
     return VALID
 
 
-@kernel(allocates=True, shared=True)
+@kernel(allocates=True)
 def enact(world: WorldArrays, state: StateArrays, e: int, action: IntArray, device: int, scratch: Scratch) -> int:
     """Carry out an action on the task of the pending event, and on no other; returns its code.
 

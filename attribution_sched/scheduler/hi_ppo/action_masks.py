@@ -102,7 +102,7 @@ def open_partial_plans(t: PlannerTables, kind: IntArray, free: IntArray, wishes:
     )
 
 
-@kernel(allocates=True, shared=True)
+@kernel(allocates=True)
 def write_segments(
     t: PlannerTables,
     d: PartialPlans,
@@ -281,7 +281,7 @@ def can_begin(t: PlannerTables, d: PartialPlans, r: int) -> bool:
     return found
 
 
-@kernel(shared=True)
+@kernel
 def fastest_inside(t: PlannerTables, kind: int, k: int, free: int, after: int, first: int, stop: int) -> float:
     """Least seconds of a whole model in a domain among layouts that hold the layers."""
     c = t.domain_class[k]
@@ -408,7 +408,7 @@ def cut_choices(t: PlannerTables, d: PartialPlans, rows: IntArray, domain: IntAr
                     mask[i, at] = True
 
 
-@kernel(allocates=True, shared=True)
+@kernel(allocates=True)
 def segment_choices(
     t: PlannerTables,
     d: PartialPlans,

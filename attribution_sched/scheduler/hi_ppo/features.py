@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +88,7 @@ def log_pace(plane: FloatArray, attribution: Float32Array) -> float:
     for a in range(ATTRIBUTIONS):
         measured |= attribution[a] != 0.0
         bounded = max(-_EDGE, min(_EDGE, float(attribution[a])))
-        found += plane[ATTRIBUTIONS + a] * (np.arctanh(bounded) - plane[a])
+        found += plane[ATTRIBUTIONS + a] * (math.atanh(bounded) - plane[a])
     return max(-_SLOWEST, min(_SLOWEST, found)) if measured else 0.0
 
 

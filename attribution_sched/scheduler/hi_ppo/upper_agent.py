@@ -231,7 +231,7 @@ def _place(a: Agents, s: Seen, q: int, p: float, hours: float, out: Said) -> Non
                 out.best[0], out.best[1], out.best[2] = worth, seconds, 2.0**j
 
 
-@kernel(shared=True)
+@kernel
 def weigh(a: Agents, s: Seen, candidates: int, running: bool, out: Said) -> int:
     """Let both agents weigh a decision; returns the candidate to place, −1 for none."""
     if a.trees.roots.size > 0:
