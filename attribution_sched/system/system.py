@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from attribution_sched import __version__
 from attribution_sched.attribution.attributor import as_attributor
+from attribution_sched.attribution.cache import AttributionCache, CacheUse
 from attribution_sched.cluster.live import SimulatedCluster, as_policy
 from attribution_sched.cluster.world import Reward
 from attribution_sched.config import Settings, load_settings
@@ -37,7 +38,6 @@ from attribution_sched.kernels import clock
 from attribution_sched.scheduler.policy import Episodic, Policy
 from attribution_sched.system import arguments, operations
 from attribution_sched.system.admission import demo_of
-from attribution_sched.system.attribution_cache import AttributionCache, CacheUse
 from attribution_sched.system.decision_records import TakenDecision, result_of
 from attribution_sched.system.fits import Admission
 from attribution_sched.system.learn import Learn
