@@ -268,7 +268,8 @@ def test_rules_of_the_bill_are_all_told():
 def test_calls_of_system_and_journal_exist(path):
     from attribution_sched import Journal, System
 
-    text = path.read_text("utf-8")
+    # What older releases had is history.
+    text = path.read_text("utf-8").split("\n## [0.2.0]")[0]
     for owner in (System, Journal):
         told = re.findall(rf"`{owner.__name__}\.(\w+)", text)
         assert [name for name in told if not hasattr(owner, name)] == [], named(path)
