@@ -9,7 +9,6 @@ from attribution_sched import lazy_names
 
 __all__ = [
     "Background",
-    "Comparison",
     "Decided",
     "Explainer",
     "Explanation",
@@ -17,7 +16,6 @@ __all__ = [
     "Overview",
     "Watch",
     "agreement",
-    "compare",
     "deletion",
     "describe_plan",
     "insertion",
@@ -29,7 +27,6 @@ __all__ = [
 
 _HOMES = {
     "Background": "attribution_sched.explain.background",
-    "Comparison": "attribution_sched.explain.comparison",
     "Decided": "attribution_sched.explain.recorder",
     "Explainer": "attribution_sched.explain.explainer",
     "Explanation": "attribution_sched.explain.explanation",
@@ -37,7 +34,6 @@ _HOMES = {
     "Overview": "attribution_sched.explain.overview",
     "Watch": "attribution_sched.explain.recorder",
     "agreement": "attribution_sched.explain.quality",
-    "compare": "attribution_sched.explain.comparison",
     "deletion": "attribution_sched.explain.quality",
     "describe_plan": "attribution_sched.explain.wording",
     "insertion": "attribution_sched.explain.quality",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attribution_sched.attribution.attributor import as_attributor
-from attribution_sched.errors import SettingsError
 from attribution_sched.attribution.cache import AttributionCache
+from attribution_sched.errors import SettingsError
 from attribution_sched.types import Task
 from tests.small_world import small
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from attribution_sched.explain.plots.accounts import accounts
 from attribution_sched.explain.plots.attributions import attributions
 from attribution_sched.explain.plots.beeswarm import beeswarm
-from attribution_sched.explain.plots.changes import changes
 from attribution_sched.explain.plots.components import components
 from attribution_sched.explain.plots.contenders import contenders
 from attribution_sched.explain.plots.counterfactual import counterfactual
@@ -20,7 +19,6 @@ __all__ = [
     "accounts",
     "attributions",
     "beeswarm",
-    "changes",
     "components",
     "contenders",
     "counterfactual",

@@ -11,7 +11,6 @@ import numpy as np
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.explain import plots
-from attribution_sched.explain.comparison import compare
 from attribution_sched.explain.overview import Overview
 from attribution_sched.explain.plots.gantt import Bar
 from tests.explain.factory import DOMAINS, PLAYERS, contrast, episode, explanation, full, log_odds
@@ -73,5 +72,4 @@ GALLERY: dict[str, Callable[..., Any]] = {
     "counterfactual": lambda **k: plots.counterfactual(full(), **k),
     "counterfactual, long names": lambda **k: plots.counterfactual(LONG, **k),
     "influence": lambda **k: plots.influence(Overview.of(episode(12), resamples=200), **k),
-    "changes": lambda **k: plots.changes(compare(episode(12), changed(), resamples=200), **k),
 }
