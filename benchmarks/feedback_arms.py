@@ -41,7 +41,7 @@ from attribution_sched.explain.alternatives import expected_of
 from attribution_sched.explain.played import play_choices
 from attribution_sched.explain.room import best_across, best_inside
 from attribution_sched.feedback.targets import Targets
-from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.feedback.window import DecisionOutcome, Window
 from attribution_sched.planning.power_caps import levels_of, with_cap
 from attribution_sched.types import FloatArray
 
@@ -58,10 +58,10 @@ class Run:
     reward: float
 
 
-def by_fork(system: System, names: Sequence[str], rewards: Sequence[Reward]) -> list[list[Outcome | None]]:
+def by_fork(system: System, names: Sequence[str], rewards: Sequence[Reward]) -> list[list[DecisionOutcome | None]]:
     """What decisions would have come to, if the choice that copies of the cluster find best by the weights is made."""
     weights = np.array([(each.w_eff, each.w_util, -each.w_cost) for each in rewards])
-    found: list[list[Outcome | None]] = []
+    found: list[list[DecisionOutcome | None]] = []
     for name in names:
         decided = system.questions.recall(name)
         view, own = decided.view, decided.plan
@@ -78,13 +78,13 @@ def by_fork(system: System, names: Sequence[str], rewards: Sequence[Reward]) -> 
         best = np.nanargmax(np.where(np.isnan(terms[:, :1]), -np.inf, terms) @ weights.T, axis=0)
         known = {"base_step_s": float(view.base_step_s[view.kind_index]), "steps": view.steps_left}
         answers = expected_of(view, [plans[i] for i in best])
-        found.append([None if one is None else Outcome(**asdict(one), **known) for one in answers])
+        found.append([None if one is None else DecisionOutcome(**asdict(one), **known) for one in answers])
     return found
 
 
 def shuffled(
     system: System, rng: np.random.Generator, names: Sequence[str], rewards: Sequence[Reward]
-) -> list[list[Outcome | None]]:
+) -> list[list[DecisionOutcome | None]]:
     """The true answers, each decision's in an order of its own."""
     answers = System._revisit(system, names, rewards)
     return [[row[i] for i in rng.permutation(len(row))] for row in answers]

@@ -50,7 +50,7 @@ from attribution_sched.explain.flat import FlatExplainer
 from attribution_sched.feedback.loop import Feedback, FeedbackChange
 from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import FeedbackSettings, Targets
-from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.feedback.window import DecisionOutcome, Window
 from attribution_sched.scheduler.ppo.flat import FlatAgent
 from attribution_sched.scheduler.ppo.settings import PpoSettings
 
@@ -100,7 +100,7 @@ class RecordedEnv(ChoiceEnv):
     def __init__(self, weights: Weights, clusters: int) -> None:
         super().__init__(build_world(weights), clusters)
         self.rows: list[Array] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[DecisionOutcome] = []
 
     def reset(self, **given: Any) -> Any:
         """Begin anew."""
@@ -118,7 +118,9 @@ class RecordedEnv(ChoiceEnv):
         for e in np.flatnonzero(placed):
             self.rows.append(np.concatenate([before[e], plan[e]]))
             step_s, bill = (float(info["decision"][name][e]) for name in ("step_s", "bill_usd"))
-            self.outcomes.append(Outcome(*(float(terms[name][e]) for name in terms), step_s=step_s, bill_usd=bill))
+            self.outcomes.append(
+                DecisionOutcome(*(float(terms[name][e]) for name in terms), step_s=step_s, bill_usd=bill)
+            )
         del self.rows[:-REMEMBERED], self.outcomes[:-REMEMBERED]
         return found
 
@@ -136,11 +138,13 @@ class HeldOut:
         obs, info = env.reset(seed=self.seed)
         n = env.num_envs
         ended, over = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-        listed: list[list[Outcome]] = [[] for _ in range(n)]
+        listed: list[list[DecisionOutcome]] = [[] for _ in range(n)]
         while not ended.all():
             obs, _, _, over, info = env.step(agent.act(obs, info["action_mask"] | over[:, None]))
             for e in np.flatnonzero(~ended & (info["decision"]["code"] == 1)):
-                listed[e].append(Outcome(*(float(info["reward_terms"][name][e]) for name in info["reward_terms"])))
+                listed[e].append(
+                    DecisionOutcome(*(float(info["reward_terms"][name][e]) for name in info["reward_terms"]))
+                )
             ended |= over
         used = [outcomes for outcomes in listed if outcomes]
         pooled = Window(tuple(one for outcomes in used for one in outcomes))

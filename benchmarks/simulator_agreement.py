@@ -35,7 +35,7 @@ from attribution_sched.cluster.gpus import Precision, gpu
 from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import ANYBODY, Plan, Replica, Segment
-from attribution_sched.cluster.simulator.job import SimulationResult, Status
+from attribution_sched.cluster.simulator.job import JobStatus, SimulationResult
 from attribution_sched.cluster.simulator.simulator import Decider, Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, TaskKind, World
@@ -282,7 +282,7 @@ def simulator_journal(result: SimulationResult) -> Journal:
             job.energy_j, job.bill_usd, job.steps_left,
         )
         for job in result.jobs
-        if job.status is not Status.TURNED_AWAY
+        if job.status is not JobStatus.TURNED_AWAY
     }  # fmt: skip
     return Journal(jobs, {name: float(value) for name, value in vars(result.totals).items()})
 

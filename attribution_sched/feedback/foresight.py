@@ -24,10 +24,10 @@ import numpy as np
 from attribution_sched.cluster.world import Reward
 from attribution_sched.feedback.ascent import Miss, Tilt, toward
 from attribution_sched.feedback.targets import KINDS, FeedbackSettings, Targets
-from attribution_sched.feedback.window import PER_DAY, Outcome, Window
+from attribution_sched.feedback.window import PER_DAY, DecisionOutcome, Window
 from attribution_sched.types import FloatArray
 
-Revisit = Callable[[Sequence[Reward]], Sequence[Sequence[Outcome | None]]]
+Revisit = Callable[[Sequence[Reward]], Sequence[Sequence[DecisionOutcome | None]]]
 """Rewards → per explained decision, what it would have come to under each of them; None where nothing is placed."""
 
 TURNS = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
@@ -133,12 +133,12 @@ def foresee(
     return found[near] if worst[near] < most - settings.deadband else None
 
 
-def _follows(target: str, rows: Sequence[Sequence[Outcome]], targets: Targets) -> bool:
+def _follows(target: str, rows: Sequence[Sequence[DecisionOutcome]], targets: Targets) -> bool:
     """Whether a target is missed by less and less from turn to turn, beyond chance: its slope and jackknife error."""
     turns = np.arange(len(rows[0]), dtype=np.float64)
     turns -= turns.mean()
 
-    def slope(some: Sequence[Sequence[Outcome]]) -> float:
+    def slope(some: Sequence[Sequence[DecisionOutcome]]) -> float:
         columns = zip(*some, strict=True)
         missed = [targets.violation(target, Window(tuple(each)).measure(target).value) for each in columns]
         return float(-(turns @ np.array(missed)) / (turns @ turns))
@@ -148,10 +148,10 @@ def _follows(target: str, rows: Sequence[Sequence[Outcome]], targets: Targets) -
     return slope(rows) > SURE * float(np.sqrt((n - 1) * without.var()))
 
 
-def _change(target: str, both: Sequence[tuple[Outcome, Outcome]]) -> tuple[float, float]:
+def _change(target: str, both: Sequence[tuple[DecisionOutcome, DecisionOutcome]]) -> tuple[float, float]:
     """By how much a target's value changes from the first to the second of each pair, and its jackknife error."""
 
-    def change(pairs: Sequence[tuple[Outcome, Outcome]]) -> float:
+    def change(pairs: Sequence[tuple[DecisionOutcome, DecisionOutcome]]) -> float:
         then, now = (Window(tuple(side)) for side in zip(*pairs, strict=True))
         return now.measure(target).value - then.measure(target).value
 

@@ -52,7 +52,7 @@ class Recorded(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DecisionOutcome:
     """What one decision came to, as measured or simulated.
 
     Attributes:
@@ -85,7 +85,7 @@ class Outcome:
                 _check(name, getattr(self, name), 0.0)
 
     @classmethod
-    def of(cls, record: Recorded) -> Outcome | None:
+    def of(cls, record: Recorded) -> DecisionOutcome | None:
         """A recorded outcome; None if the reward terms are not known, as where an action was refused."""
         if record.r_eff is None or record.r_util is None or record.r_cost is None:
             return None
@@ -133,7 +133,7 @@ class Window:
         span_s: Time the window covers; needed for a bill per day.
     """
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[DecisionOutcome, ...]
     explanations: tuple[Explanation | None, ...] = ()
     span_s: float | None = None
 
@@ -168,7 +168,9 @@ class Window:
             explanations: By identifier of the decision.
             span_s: Time the window covers.
         """
-        known = [(record.decision_id, outcome) for record in records if (outcome := Outcome.of(record)) is not None]
+        known = [
+            (record.decision_id, outcome) for record in records if (outcome := DecisionOutcome.of(record)) is not None
+        ]
         by_decision = explanations or {}
         return cls(tuple(outcome for _, outcome in known), tuple(by_decision.get(name) for name, _ in known), span_s)
 

@@ -49,8 +49,8 @@ from attribution_sched.scheduler.hi_ppo.upper_agent import (
     weigh,
 )
 from attribution_sched.scheduler.rule_follower import (
+    AgentArrays,
     Buffers,
-    Learnt,
     RuleArrays,
     RuleFollower,
     agents_decide,
@@ -389,7 +389,7 @@ def weigh_candidates(many: int, c: Listed) -> int:
 @kernel(allocates=True)
 def rank_pending(
     world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, states: FloatArray,
-    learnt: Learnt, c: Listed, b: Buffers,
+    learnt: AgentArrays, c: Listed, b: Buffers,
 ) -> tuple[int, int]:  # fmt: skip
     """List, describe and weigh the candidates of the pending placement of a cluster.
 
@@ -413,7 +413,7 @@ def rank_pending(
 
 @kernel
 def enter(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, learnt: Learnt, c: Listed, a: int,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, learnt: AgentArrays, c: Listed, a: int,
     action: IntArray,
 ) -> bool:  # fmt: skip
     """Write a listed candidate as the action of the pending decision; False if it waits."""
@@ -428,7 +428,7 @@ def enter(
 @kernel(allocates=True)
 def follow_ranked(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
-    believed: FloatArray, states: FloatArray, b: Buffers, learnt: Learnt, c: Listed, action: IntArray,
+    believed: FloatArray, states: FloatArray, b: Buffers, learnt: AgentArrays, c: Listed, action: IntArray,
     paid_by_work: bool, ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray,
     limits: TenantLimits, partners: FloatArray,
 ) -> None:  # fmt: skip

@@ -458,7 +458,7 @@ def rule_decides(
 
 
 @by_reference
-class Learnt(NamedTuple):
+class AgentArrays(NamedTuple):
     """The learnt agents in the rule's place.
 
     Attributes:
@@ -476,7 +476,13 @@ class Learnt(NamedTuple):
 
 @kernel(allocates=True)
 def weigh_pending(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: Learnt, b: Buffers
+    world: WorldArrays,
+    state: StateArrays,
+    e: int,
+    rule: RuleArrays,
+    believed: FloatArray,
+    learnt: AgentArrays,
+    b: Buffers,
 ) -> tuple[int, int, bool]:
     """Let the agents weigh the pending decision of a cluster.
 
@@ -500,7 +506,7 @@ def weigh_pending(
 
 
 @kernel
-def place_alone(state: StateArrays, e: int, rule: RuleArrays, learnt: Learnt, q: int, k: int, size: int,
+def place_alone(state: StateArrays, e: int, rule: RuleArrays, learnt: AgentArrays, q: int, k: int, size: int,
                 action: IntArray) -> None:  # fmt: skip
     """Write that a candidate of the pending decision gets 2^size devices of a domain to itself."""
     kind = learnt.seen.kind[q]
@@ -512,8 +518,8 @@ def place_alone(state: StateArrays, e: int, rule: RuleArrays, learnt: Learnt, q:
 
 @kernel(allocates=True)
 def agents_decide(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: Learnt, b: Buffers,
-    action: IntArray,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, learnt: AgentArrays,
+    b: Buffers, action: IntArray,
 ) -> tuple[bool, bool]:  # fmt: skip
     """Let the learnt agents answer the pending decision of a cluster; see :func:`rule_decides`."""
     chosen, _, possible = weigh_pending(world, state, e, rule, believed, learnt, b)
@@ -728,8 +734,8 @@ def value_at_end(
 
 @kernel(allocates=True)
 def _decide(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, learnt: Learnt,
-    asks_agents: bool, action: IntArray,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers,
+    learnt: AgentArrays, asks_agents: bool, action: IntArray,
 ) -> tuple[bool, bool]:  # fmt: skip
     """By the rule or by the agents; see :func:`rule_decides`."""
     if asks_agents:
@@ -741,8 +747,8 @@ def _decide(
 
 @kernel(allocates=True)
 def _decide_within(
-    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers, learnt: Learnt,
-    asks_agents: bool, action: IntArray, limits: TenantLimits,
+    world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, b: Buffers,
+    learnt: AgentArrays, asks_agents: bool, action: IntArray, limits: TenantLimits,
 ) -> tuple[bool, bool]:  # fmt: skip
     """The same within what tenants may use; a plan beyond a quota is asked for once more within it."""
     mask(state, e, limits, -1)
@@ -820,7 +826,7 @@ def go_on(
 @kernel(allocates=True)
 def follow(
     world: WorldArrays, state: StateArrays, begin: IntArray, slot: IntArray, first: IntArray, rule: RuleArrays,
-    believed: FloatArray, b: Buffers, learnt: Learnt, asks_agents: bool, action: IntArray, paid_by_work: bool,
+    believed: FloatArray, b: Buffers, learnt: AgentArrays, asks_agents: bool, action: IntArray, paid_by_work: bool,
     ledger: FloatArray, ends: FloatArray, codes: IntArray, scratch: Scratch, decided: IntArray, limits: TenantLimits,
     partners: FloatArray,
 ) -> None:  # fmt: skip
@@ -914,7 +920,7 @@ class RuleFollower:
         )
         self.rule.empty[:] = self._in_the_empty_cluster(world)
         self.asks_agents = theta is not None or trees.roots.size > 0
-        self.learnt = Learnt(
+        self.learnt = AgentArrays(
             agents_of(planner, self.rule.weights, theta, trees), make_seen(slots, k),
             make_said(slots, k, _sizes(planner)), np.zeros(slots, dtype=np.int64),
         )  # fmt: skip

@@ -24,7 +24,7 @@ from attribution_sched.config import load_settings
 from attribution_sched.errors import AttributionSchedError, JournalError, ModelFitError
 from attribution_sched.executors.live import MeteredTwin, is_real, twin_of
 from attribution_sched.feedback.targets import KINDS, Targets
-from attribution_sched.feedback.window import Outcome as Measured
+from attribution_sched.feedback.window import DecisionOutcome as Measured
 from attribution_sched.feedback.window import Window
 from attribution_sched.journal import DecisionRecord, Journal, OutcomeRecord
 from attribution_sched.scheduler.registry import POLICIES, make_policy

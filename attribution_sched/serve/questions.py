@@ -31,7 +31,7 @@ REHEARSED = 2000
 """Decisions up to which a policy with a memory is asked all of them again."""
 
 
-class Questions:
+class JournalQuestions:
     """Answers questions about the tasks of a journal.
 
     Args:

@@ -17,7 +17,7 @@ from typing import Any
 
 from attribution_sched.errors import AttributionSchedError
 from attribution_sched.serve.follow import Following
-from attribution_sched.serve.questions import Questions
+from attribution_sched.serve.questions import JournalQuestions
 
 PAUSE_S = 0.25
 """Between two looks at the journal."""
@@ -55,7 +55,7 @@ def follow(path: str) -> None:
 
 def answer(path: str) -> None:
     """Answer questions, one after the other."""
-    questions = Questions(path)
+    questions = JournalQuestions(path)
     for line in sys.stdin:
         tell(questions.ask(json.loads(line)))
     questions.close()

@@ -20,7 +20,7 @@ from attribution_sched.system.weight_versions import ORIGINAL, Learnt, Versions,
 if TYPE_CHECKING:
     from attribution_sched.explain.explanation import Explanation
     from attribution_sched.feedback.loop import FeedbackChange
-    from attribution_sched.feedback.window import Outcome as Expected
+    from attribution_sched.feedback.window import DecisionOutcome as Expected
     from attribution_sched.system.system import Progress, System
 
 
@@ -126,7 +126,7 @@ class Learn:
     def revisit(self, names: Sequence[str], rewards: Sequence[Reward]) -> list[list[Expected | None]]:
         """What decisions would have come to, had they been made with other rewards."""
         from attribution_sched.explain.alternatives import with_weights
-        from attribution_sched.feedback.window import Outcome as Expected
+        from attribution_sched.feedback.window import DecisionOutcome as Expected
 
         weights = np.array([(each.w_eff, each.w_util, each.w_cost) for each in rewards])
         expected: list[list[Expected | None]] = []

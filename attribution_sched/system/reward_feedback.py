@@ -19,7 +19,7 @@ from attribution_sched.feedback.foresight import Revisit
 from attribution_sched.feedback.loop import Feedback, FeedbackChange
 from attribution_sched.feedback.rollback import Objective
 from attribution_sched.feedback.targets import Targets
-from attribution_sched.feedback.window import COMPARABLE, Outcome, Window
+from attribution_sched.feedback.window import COMPARABLE, DecisionOutcome, Window
 from attribution_sched.journal import DecisionRecord, EventRecord, FeedbackRecord, Journal, OutcomeRecord
 from attribution_sched.scheduler.policy import Policy, twin
 from attribution_sched.system.decision_records import outcome_record
@@ -206,7 +206,7 @@ class RewardFeedback:
         self, policy: Policy, reward: Reward, seed: int, decisions: int, progress: Callable[[int], None] | None
     ) -> Window:
         cluster, call = SimulatedCluster(self._world, seed, attribute=self._attribute), PolicyCall()
-        outcomes: list[Outcome] = []
+        outcomes: list[DecisionOutcome] = []
         taken = 0
         # An episode is as long as asked for, or until something was placed in it: else it would be worth nothing.
         while (taken < decisions or not outcomes) and taken < 20 * decisions and cluster.advance():
@@ -217,7 +217,7 @@ class RewardFeedback:
             if progress is not None:
                 progress(1)
             if effect.code > 0:
-                outcome = Outcome.of(outcome_record(f"held-out {taken}", effect, asked.view, 0.0))
+                outcome = DecisionOutcome.of(outcome_record(f"held-out {taken}", effect, asked.view, 0.0))
                 outcomes += [] if outcome is None else [outcome]
         return Window(tuple(outcomes), span_s=cluster.now_s or None)
 

@@ -7,7 +7,7 @@ import numpy as np
 from attribution_sched.cluster.world import Reward
 from attribution_sched.explain.explanation import COMPONENTS, Explanation
 from attribution_sched.explain.findings import Player
-from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.feedback.window import DecisionOutcome, Window
 
 PLAYERS = ("link a–b", "load a", "task", "queue")
 REWARD = Reward(w_eff=1.0, w_util=0.6, w_cost=0.4, energy_usd_per_kwh=0.12)
@@ -52,10 +52,10 @@ def explained(n=60, seed=0, *, planted=None, truth=0.0, noise=0.02, base=(0.1, 0
     return Window(tuple(outcomes), tuple(explanations), span_s=3600.0)
 
 
-def outcome(r_eff=0.1, r_util=0.6, r_cost=1.0, **changes) -> Outcome:
+def outcome(r_eff=0.1, r_util=0.6, r_cost=1.0, **changes) -> DecisionOutcome:
     """A decision of 100 steps of a second on the baseline, 200 J each."""
     given = {"step_s": 1.0, "base_step_s": 1.0, "bill_usd": 0.0, "energy_j": 200.0, "steps": 100.0} | changes
-    return Outcome(float(r_eff), float(r_util), float(r_cost), **given)
+    return DecisionOutcome(float(r_eff), float(r_util), float(r_cost), **given)
 
 
 def plain(n=40, seed=0, noise=0.01, **levels) -> Window:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attribution_sched.errors import ModelFitError
-from attribution_sched.feedback.window import Outcome, Window
+from attribution_sched.feedback.window import DecisionOutcome, Window
 from attribution_sched.journal.records import OutcomeRecord
 from tests.feedback.factory import explained, outcome, told
 
@@ -63,7 +63,7 @@ def test_only_comparable_explanations_are_held_against_outcomes():
 
 def test_nan_is_refused_where_it_enters():
     with pytest.raises(ModelFitError, match=r"outcome\.r_util = nan: must be finite"):
-        Outcome(0.1, math.nan, 1.0)
+        DecisionOutcome(0.1, math.nan, 1.0)
     with pytest.raises(ModelFitError, match=r"outcome\.energy_j = -1\.0: must be finite and >= 0"):
         outcome(energy_j=-1.0)
     with pytest.raises(ModelFitError, match="explanation d = 'NaN'"):
@@ -79,7 +79,10 @@ def test_a_window_of_recorded_outcomes():
     ]
     explanation = told(np.zeros((4, 3)), decision="b")
     window = Window.of(records, {"b": explanation, "refused": explanation}, span_s=60.0)
-    assert window.outcomes == (Outcome(0.1, 0.6, 1.0, 1.5, 2.0, 0.2, 90.0, 50), Outcome(0.2, 0.7, 0.9, 1.4))
+    assert window.outcomes == (
+        DecisionOutcome(0.1, 0.6, 1.0, 1.5, 2.0, 0.2, 90.0, 50),
+        DecisionOutcome(0.2, 0.7, 0.9, 1.4),
+    )
     assert window.explanations == (None, explanation) and window.span_s == 60.0
     with pytest.raises(ModelFitError, match="there must be at least one"):
         Window.of(records[1:2])

@@ -9,7 +9,7 @@ from attribution_sched.cli.console import Stages
 from attribution_sched.cli.files import rebuild_system
 from attribution_sched.executors.local import LocalExecutor
 from attribution_sched.journal import Journal
-from attribution_sched.serve.questions import Questions
+from attribution_sched.serve.questions import JournalQuestions
 from tests.campaigns.executor_kills import SETTINGS
 
 
@@ -38,7 +38,7 @@ def cut_short(tmp_path, monkeypatch):
 def test_asking_launches_nothing_that_is_pending(cut_short):
     path, launched = cut_short
     before = path.read_bytes()
-    questions = Questions(path)
+    questions = JournalQuestions(path)
     found = [questions.ask({"kind": "why", "task": name, "lang": "en"}) for name in ("one", "two")]
     assert all("words" in each or "runs already" in each["error"] for each in found)
     questions.close()
@@ -56,7 +56,7 @@ def test_a_second_question_is_asked_of_the_same_copy_until_the_journal_grows(wri
     made = []
     kept = System.resume.__func__
     monkeypatch.setattr(System, "resume", classmethod(lambda cls, *a, **k: made.append(a) or kept(cls, *a, **k)))
-    questions = Questions(written)
+    questions = JournalQuestions(written)
     first = questions.ask({"kind": "why", "task": "by-hand", "lang": "zh"})
     assert questions.ask({"kind": "why", "task": "by-hand", "lang": "zh"}) == first
     assert len(made) == 1 and "by-hand" in first["words"]
@@ -69,13 +69,13 @@ def test_a_second_question_is_asked_of_the_same_copy_until_the_journal_grows(wri
      ({"kind": "why-not", "task": "by-hand", "domain": "mars"}, "does not exist"), ({}, "must be one of")],
 )  # fmt: skip
 def test_a_wrong_question_is_told_what_is_wrong(written, question, words):
-    questions = Questions(written)
+    questions = JournalQuestions(written)
     assert words in questions.ask(question)["error"]
     questions.close()
 
 
 def test_when_and_what_if_are_asked_like_why(written):
-    questions = Questions(written)
+    questions = JournalQuestions(written)
     told = questions.ask({"kind": "when", "task": "by-hand", "lang": "en"})
     assert "by-hand" in told["words"]
     assert told["start"]["low_s"] is None or told["start"]["low_s"] >= told["now_s"]
@@ -89,7 +89,7 @@ def test_when_and_what_if_are_asked_like_why(written):
 
 
 def test_the_bill_is_told_whole_and_as_one_tenant_may_see_it(written):
-    questions = Questions(written)
+    questions = JournalQuestions(written)
     whole = questions.ask({"kind": "bill", "lang": "zh"})
     payers = {line["payer"] for line in whole["bill"]["lines"]}
     assert whole["bill"]["gap"] < 1e-9 and whole["title"] == "账单" and len(payers) > 1

@@ -26,7 +26,7 @@ from attribution_sched.cluster.incidents import DomainLoss
 from attribution_sched.cluster.plan import ANYBODY, Plan
 from attribution_sched.cluster.reward import baseline_costs
 from attribution_sched.cluster.simulator.devices import LEAST_SHARE, Floor
-from attribution_sched.cluster.simulator.job import Device, Happening, Job, Status
+from attribution_sched.cluster.simulator.job import Device, Happening, Job, JobStatus
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.types import Task
 
@@ -140,7 +140,7 @@ class Dispatcher:
         if accepted:
             self.floor.waiting[job.slot] = job
         else:
-            job.status = Status.TURNED_AWAY
+            job.status = JobStatus.TURNED_AWAY
             self.floor.sums["dropped"] += 1
         self._log("arrived" if accepted else "turned away", job)
 
@@ -239,7 +239,7 @@ class Dispatcher:
 
     def _finish(self, job: Job) -> None:
         self.floor.lift(job)
-        job.deployment, job.status, job.finish_s = None, Status.FINISHED, self.floor.now_s
+        job.deployment, job.status, job.finish_s = None, JobStatus.FINISHED, self.floor.now_s
         heapq.heappush(self._free_slots, job.slot)
         self.floor.sums["completed"] += 1
         self.floor.sums["completion_s"] += job.finish_s - job.arrival_s
@@ -259,7 +259,7 @@ class Dispatcher:
     def _send_back(self, job: Job, why: str) -> None:
         """Let a job that has been lifted off its devices wait at the front of its priority."""
         job.last_plan, job.deployment = job.plan_in_force.plan, None
-        job.status, job.returned, job.review = Status.WAITING, True, False
+        job.status, job.returned, job.review = JobStatus.WAITING, True, False
         job.paused_until_s, job.offered_s = 0.0, self.floor.now_s
         self.floor.waiting[job.slot] = job
         self._devices_freed = True
@@ -287,12 +287,12 @@ class Dispatcher:
     def _decide(self, job: Job) -> None:
         self.floor.sums["decisions"] += 1
         job.review = False
-        if job.status is Status.WAITING:
+        if job.status is JobStatus.WAITING:
             crowded = len(self.floor.running) >= self.world.max_running
             done = (not crowded and self._ask(job)) or self._preempt_for(job)
         else:
             done = self._ask(job)
-        if job.status is Status.RUNNING:
+        if job.status is JobStatus.RUNNING:
             job.plan_in_force.planned_bandwidth = self.prices.bandwidth.copy()
         else:
             job.offered_s = self.floor.now_s + self.world.retry_s
@@ -308,7 +308,7 @@ class Dispatcher:
             trial: Whether other jobs have been lifted to see if that makes room; then a refusal is not counted.
         """
         answer = self.policy.decide(self._view(job))
-        placing, before = job.status is Status.WAITING, job.deployment
+        placing, before = job.status is JobStatus.WAITING, job.deployment
         if answer is None:
             if not trial:
                 self._log("deferred" if placing else "kept", job)
@@ -341,7 +341,7 @@ class Dispatcher:
     def _start(self, job: Job) -> None:
         del self.floor.waiting[job.slot]
         self.floor.running[job.slot] = job
-        job.status, job.epoch_left, job.last_start_s = Status.RUNNING, float(job.kind.epoch_steps), self.floor.now_s
+        job.status, job.epoch_left, job.last_start_s = JobStatus.RUNNING, float(job.kind.epoch_steps), self.floor.now_s
         self.floor.sums["placed"] += 1
         if job.start_s is None:
             job.start_s = self.floor.now_s
@@ -379,7 +379,7 @@ class Dispatcher:
             lifted.append(victim)
             if self._ask(job, trial=True):
                 break
-        if job.status is Status.WAITING:
+        if job.status is JobStatus.WAITING:
             for victim in reversed(lifted):
                 self.floor.put_back(victim)
             return False
@@ -405,7 +405,7 @@ class Dispatcher:
             kind=job.kind,
             kind_index=job.kind_index,
             counters=self.prices.pool.counters.values[job.instance].copy(),
-            replanning=job.status is Status.RUNNING,
+            replanning=job.status is JobStatus.RUNNING,
             current_plan=job.deployment.plan if job.deployment is not None else None,
             steps_left=job.left,
             time_s=self.floor.now_s,

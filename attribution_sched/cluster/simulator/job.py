@@ -17,7 +17,7 @@ from attribution_sched.cluster.world import TaskKind
 from attribution_sched.types import FloatArray
 
 
-class Status(StrEnum):
+class JobStatus(StrEnum):
     """Where a job stands."""
 
     WAITING = "waiting"
@@ -55,7 +55,7 @@ class JobRecord:
     kind: int
     instance: int
     priority: int
-    status: Status
+    status: JobStatus
     arrival_s: float
     start_s: float | None
     finish_s: float | None
@@ -177,7 +177,7 @@ class SimulationResult:
     totals: Totals
     timeline: tuple[Happening, ...]
 
-    def count(self, status: Status) -> int:
+    def count(self, status: JobStatus) -> int:
         """Jobs that ended the run in a status."""
         return sum(job.status is status for job in self.jobs)
 
@@ -337,7 +337,7 @@ class Job:
     review: bool = False
     returned: bool = False
     timer_stale: bool = False
-    status: Status = Status.WAITING
+    status: JobStatus = JobStatus.WAITING
     deployment: Deployment | None = None
     last_plan: Plan | None = None
     start_s: float | None = None

@@ -21,7 +21,7 @@ from attribution_sched.cluster.arrivals import TraceArrivals, next_arrival
 from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.simulator.devices import Floor, Prices
 from attribution_sched.cluster.simulator.dispatch import Decider, Dispatcher, Failures, Preemption, Shared
-from attribution_sched.cluster.simulator.job import Device, Job, SimulationResult, Status, Totals
+from attribution_sched.cluster.simulator.job import Device, Job, JobStatus, SimulationResult, Totals
 from attribution_sched.cluster.streams import integers, seed_stream
 from attribution_sched.cluster.wan import FAILURE_STREAM, WanProcess
 from attribution_sched.cluster.world import World, build_pool
@@ -147,7 +147,7 @@ class Simulator:
 
     def _work(self, job: Job) -> Process:
         """Sleep until something of a running job comes due; a change of its speed interrupts the sleep."""
-        while job.status is Status.RUNNING:
+        while job.status is JobStatus.RUNNING:
             job.timer_stale = False
             try:
                 yield self.env.timeout(job.due_in_s(self.env.now))
@@ -178,7 +178,7 @@ class Simulator:
     def _direct_workers(self) -> None:
         """Start, interrupt and end the processes of jobs after what has been settled."""
         for serial, (job, process) in list(self._workers.items()):
-            if job.status is not Status.RUNNING:
+            if job.status is not JobStatus.RUNNING:
                 process.interrupt(OFF)
                 del self._workers[serial]
             elif job.timer_stale:

@@ -16,7 +16,7 @@ from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import Plan, Replica, Segment
 from attribution_sched.cluster.reward import baseline_costs
 from attribution_sched.cluster.simulator.dispatch import Failures, Preemption
-from attribution_sched.cluster.simulator.job import Deployment, Job, Status
+from attribution_sched.cluster.simulator.job import Deployment, Job, JobStatus
 from attribution_sched.cluster.simulator.simulator import Shared, Simulator, simulate
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, TaskKind, World
@@ -116,15 +116,15 @@ def test_deadline_misses_are_the_late_the_overdue_and_the_turned_away():
     world = agreement.one_domain(horizon_s=HORIZON_S, queue_capacity=1, max_running=2)
     run = simulate(world, agreement.AnyPlan(3), 3)
     base_s, _ = baseline_costs(world, Simulator(world, Greedy(), 0).floor.prices.cost)
-    late = dict.fromkeys(Status, 0)
+    late = dict.fromkeys(JobStatus, 0)
     for job in run.jobs:
         end_s = world.horizon_s if job.finish_s is None else job.finish_s
         overdue = end_s - job.arrival_s > 2.0 * job.steps * base_s[job.kind]
-        late[job.status] += job.status is Status.TURNED_AWAY or overdue
+        late[job.status] += job.status is JobStatus.TURNED_AWAY or overdue
     assert run.deadline_misses == sum(late.values())
-    assert run.totals.missed == late[Status.FINISHED] > 0
-    assert run.totals.overdue == late[Status.WAITING] + late[Status.RUNNING] > 0
-    assert run.totals.dropped == late[Status.TURNED_AWAY] > 0
+    assert run.totals.missed == late[JobStatus.FINISHED] > 0
+    assert run.totals.overdue == late[JobStatus.WAITING] + late[JobStatus.RUNNING] > 0
+    assert run.totals.dropped == late[JobStatus.TURNED_AWAY] > 0
 
 
 def test_a_lost_domain_sends_its_jobs_back_in_their_turn_and_state_is_not_charged():
@@ -160,7 +160,7 @@ def test_a_job_with_failures_takes_exactly_what_failures_cost():
     for seed in range(12):
         run = simulate(world, Fixed(), seed, failures=Failures(mtbf_h=0.1, repair_h=0.3, checkpoint_steps=60))
         job = run.jobs[0]
-        if job.status is not Status.FINISHED:
+        if job.status is not JobStatus.FINISHED:
             continue
         stopped += job.failures
         assert job.finish_s >= calm.finish_s * (1 - 1e-12)
@@ -289,9 +289,9 @@ def test_nothing_is_lost_and_no_device_is_oversubscribed(seed, world, mtbf_h, ch
     run = simulator.run()
     sums = run.totals
     assert inspector.looks > 0
-    assert len(run.jobs) == sums.arrived == sum(run.count(status) for status in Status)
-    assert run.count(Status.FINISHED) == sums.completed
-    assert run.count(Status.TURNED_AWAY) == sums.dropped
+    assert len(run.jobs) == sums.arrived == sum(run.count(status) for status in JobStatus)
+    assert run.count(JobStatus.FINISHED) == sums.completed
+    assert run.count(JobStatus.TURNED_AWAY) == sums.dropped
     assert run.energy_gap < 1e-9
     assert sum(job.energy_j for job in run.jobs) == pytest.approx(sums.task_j, rel=1e-9)
     assert sum(job.bill_usd for job in run.jobs) == pytest.approx(sums.bill_usd, rel=1e-9)
