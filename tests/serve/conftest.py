@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 from attribution_sched import System
 from attribution_sched.serve.app import make_app
 from attribution_sched.serve.follow import Following
-from attribution_sched.serve.questions import Questions
+from attribution_sched.serve.questions import JournalQuestions
 from tests.small_world import small
 
 HOSTILE = "</script><img src=x onerror=alert(1)>'\"&{{7*7}}\u202e"
@@ -16,7 +16,7 @@ class Inline:
     """A source without processes: it looks when it is asked."""
 
     def __init__(self, path):
-        self.following, self.questions, self.version, self.stale = Following(path), Questions(path), 0, ""
+        self.following, self.questions, self.version, self.stale = Following(path), JournalQuestions(path), 0, ""
         self.renew()
 
     def renew(self):
