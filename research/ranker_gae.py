@@ -26,7 +26,7 @@ from attribution_sched.scheduler.hi_ppo.fork_ppo import as_ranker, log_policy, l
 from attribution_sched.scheduler.hi_ppo.policy_search import Days
 from attribution_sched.scheduler.hi_ppo.ranker import Ranker
 from attribution_sched.scheduler.ranked_follower import MOST, Listed, RankedFollower, enter, rank_pending
-from attribution_sched.scheduler.rule_follower import Buffers, Learnt, RuleArrays, agents_decide, carry_out, go_on
+from attribution_sched.scheduler.rule_follower import AgentArrays, Buffers, RuleArrays, agents_decide, carry_out, go_on
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _earned(state: StateArrays, e: int, ledger: FloatArray, weights: FloatArray)
 @kernel(allocates=True)
 def _roll(
     world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, states: FloatArray,
-    b: Buffers, learnt: Learnt, c: Listed, action: IntArray, paid_by_work: bool, ledger: FloatArray, scratch: Scratch,
+    b: Buffers, learnt: AgentArrays, c: Listed, action: IntArray, paid_by_work: bool, ledger: FloatArray, scratch: Scratch,
     limits: TenantLimits, partners: FloatArray, temperature: float, drawn: FloatArray, weights: FloatArray,
     x: FloatArray, there: FloatArray, domain: IntArray, nodes: FloatArray, edges: FloatArray, taken: IntArray,
     earned: FloatArray,
