@@ -1,7 +1,7 @@
 """Latency, throughput, first use and memory of this checkout beside another one, in one run on one machine.
 
     python benchmarks/side_by_side.py --against ../other --rounds 5
-    python benchmarks/side_by_side.py --against ../other --rounds 1 --cold      first use with an empty compile cache too
+    python benchmarks/side_by_side.py --against ../other --rounds 1 --cold    first use with an empty cache too
 
 Each round runs every measure in both checkouts, in turn, the order swapped from round to round, each in a process of
 its own with one thread. What is told is the ratio here over there of every pair, its mean with the 95 % interval, and

@@ -3,6 +3,8 @@
 import ast
 import importlib
 import importlib.util
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,23 @@ def defined(origin):
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_script_imports_of_the_package_exists(path):
     assert [each for each in imported(path) if not exists(*each)] == []
+
+
+PRETENDING = """
+make() { :; }; id() { echo 0; }; apt-get() { :; }
+timeout() { return "$STATUS"; }
+export -f make id apt-get timeout
+bash .ci/run
+"""
+"""CI with its commands pretended: every one that has a time limit ends as it is told."""
+
+
+@pytest.mark.parametrize(("status", "ends"), [("0", 0), ("1", 1), ("124", 124), ("137", 137)])
+def test_an_engine_run_that_hangs_or_fails_is_never_green(status, ends):
+    """It was said to be skipped, and CI was green."""
+    run = subprocess.run(
+        ["bash", "-c", PRETENDING], cwd=ROOT, env={**os.environ, "STATUS": status}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert run.returncode == ends, run.stdout + run.stderr
+    assert ("a test hangs" in run.stderr) == (ends in (124, 137))
