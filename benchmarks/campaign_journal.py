@@ -36,8 +36,8 @@ from attribution_sched.journal import (
     OutcomeRecord,
     TaskRecord,
     WaitRecord,
-    store,
 )
+from attribution_sched.journal.schema import TABLES, guards
 
 HEADER = JournalHeader("campaign", "sjf", {"queue": "preset"}, {"cluster": 7}, "0", "2026-01-02T03:04:05+00:00")
 
@@ -89,7 +89,7 @@ def everything(journal: Journal) -> list[Any]:
         found.append(journal.handle(journal.key(decision.id)))
     found += [journal.pending(), list(journal.tasks()), journal.feedback(), list(journal.events()), journal.handles()]
     found += [list(journal.waits()), journal.open_intents(), journal.archives()]
-    found += [list(journal.chained(table)) for table in store.TABLES]
+    found += [list(journal.chained(table)) for table in TABLES]
     snapshot = journal.newest_snapshot()
     if snapshot is not None:
         arrays = {name: (array.dtype.str, array.tolist()) for name, array in snapshot.arrays.items()}
@@ -113,13 +113,13 @@ def edit(path: Path, *statements: str | tuple[str, Sequence[Any]]) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("BEGIN")
-        for table in store.TABLES:
+        for table in TABLES:
             for event in ("update", "delete"):
                 connection.execute(f"DROP TRIGGER {table}_no_{event}")
         for statement in statements:
             connection.execute(*((statement,) if isinstance(statement, str) else statement))
-        for table in store.TABLES:
-            for guard in store.guards(table):
+        for table in TABLES:
+            for guard in guards(table):
                 connection.execute(guard)
         connection.execute("COMMIT")
     finally:
@@ -129,7 +129,7 @@ def edit(path: Path, *statements: str | tuple[str, Sequence[Any]]) -> None:
 def edit_anything(path: Path, chance: random.Random) -> str:
     """Edit one row of one table; say how."""
     while True:
-        table = chance.choice([*store.TABLES, "bounds", "snapshot_data"])
+        table = chance.choice([*TABLES, "bounds", "snapshot_data"])
         connection = sqlite3.connect(path)
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         keys = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]

@@ -86,7 +86,7 @@ def watch_locks(system: Any) -> None:
     """Count waiting for every lock that deciding takes."""
     system.lock = Waited(system.lock)
     system.memory._lock = Waited(system.memory._lock)
-    system.journal._store._turn = Waited(system.journal._store._turn)
+    system.journal._turn = Waited(system.journal._turn)
 
 
 def explain_here(system: Any, working: Any, stop: Any, count: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from attribution_sched import System
 from attribution_sched.attribution.attributor import DefaultAttributor
 from attribution_sched.config import load_settings
-from attribution_sched.journal import Journal
+from calibration.convert_journal import convert
 from tests.campaigns.quick import thinking_little
 from tests.small_world import small
 
@@ -140,7 +140,7 @@ def live(name: str, path: Path, count: int) -> None:
     if name == "migration":
         say("ready")
         say("at migrate")
-        Journal.open(path).close()
+        convert(path)
         return
     trial = TRIALS[name]
     system = trial.resumed(path) if path.exists() else trial.new(path)

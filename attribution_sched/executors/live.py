@@ -54,7 +54,7 @@ from attribution_sched.executors.records import (
 )
 from attribution_sched.executors.registry import EXECUTORS
 from attribution_sched.explain.digits import amount, number
-from attribution_sched.journal import HandleRecord, Journal, JournalHeader, store
+from attribution_sched.journal import HandleRecord, Journal, JournalHeader
 from attribution_sched.system import operations
 from attribution_sched.system.operations import Operation
 from attribution_sched.types import FloatArray, IntArray, Outcome, Quantities, Task
@@ -876,7 +876,6 @@ def onlooker(path: str | os.PathLike[str]) -> Onlooker | str:
     Raises:
         JournalError: If there is no such journal.
     """
-    store.inspect(Path(path).resolve())
     with Journal.read(path) as journal:
         return Onlooker(journal.header) if is_real(journal.header) else "simulated"
 
@@ -951,7 +950,6 @@ def recorded_cluster(path: str | os.PathLike[str]) -> str:
         JournalError: If there is no such journal.
         SettingsError: If its machines must be given again.
     """
-    store.inspect(Path(path).resolve())
     with Journal.read(path) as journal:
         kind = str(journal.header.settings.get("cluster", "simulated"))
     if kind not in ("simulated", *EXECUTORS):

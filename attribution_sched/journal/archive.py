@@ -8,28 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attribution_sched.errors import JournalError, problem
-from attribution_sched.journal import store as tables
-from attribution_sched.journal.records import ArchiveRecord
-from attribution_sched.journal.store import (
-    TABLES,
-    Row,
-    Store,
-    Tail,
-    draft_of,
-    insert,
-    now,
-    readable,
-    reading,
-    select,
-    whole,
-)
+from attribution_sched.journal import chain
+from attribution_sched.journal.chain import Tail
+from attribution_sched.journal.faults import fault, readable
+from attribution_sched.journal.file import draft_of, reading
+from attribution_sched.journal.kinds import whole
+from attribution_sched.journal.records import ArchiveRecord, now
+from attribution_sched.journal.rows import Row, insert
+from attribution_sched.journal.schema import ARCHIVE_ID, TABLES, create_tables, guards, select
 
 if TYPE_CHECKING:
-    from attribution_sched.journal.journal import Reader
-
-PAGE = 1024
-"""Rows that are in memory at once."""
+    from attribution_sched.journal.reader import Reader
 
 ONGOING: dict[str, str] = {
     "epochs": "epoch = (SELECT max(epoch) FROM epochs)",
@@ -47,7 +36,6 @@ ONGOING: dict[str, str] = {
 
 def archive(
     journal: Reader,
-    store: Store,
     path: Path,
     before: int | None,
     tasks: frozenset[str] | None,
@@ -56,31 +44,42 @@ def archive(
 ) -> ArchiveRecord:
     """See :meth:`~attribution_sched.journal.journal.Journal.archive`."""
     if journal.path is None:
-        raise JournalError(problem("journal", "in memory", "has no file to archive from", "Keep it in a file"))
+        raise journal.fault("has no file to archive from", "Keep it in a file")
     if before is None:
         newest = journal.newest_snapshot()
         if newest is None:
-            fix = "Record a snapshot first, or name the decision to archive before"
-            raise JournalError(problem("archive", str(path), "the journal has no snapshot to go on from", fix))
+            raise fault(
+                "archive",
+                str(path),
+                "the journal has no snapshot to go on from",
+                "Record a snapshot first, or name the decision to archive before",
+            )
         before = newest.sequence
     oldest, count = journal.first(), journal.count()
     if not oldest < whole("before", before) <= count:
-        rule = f"the journal has decisions {oldest} to {count - 1}"
-        raise JournalError(problem("before", before, rule, "Give a number above the first, up to one past the last"))
-    first, stop, last_hash = _range(store, before, count, without_snapshot=without_snapshot)
-    _write(store, path, first, stop, last_hash)
+        raise fault(
+            "before",
+            before,
+            f"the journal has decisions {oldest} to {count - 1}",
+            "Give a number above the first, up to one past the last",
+        )
     home = journal.path.parent
     name = str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
-    made = ArchiveRecord(name, first, stop, before, last_hash.hex(), now())
-    store.write(lambda connection, tail: _leave(connection, tail, made, tasks))
-    return made
+    record = journal.consistent(lambda connection: _range(connection, name, before, without_snapshot=without_snapshot))
+    _write(journal, path, record)
+    journal.write(lambda tail: _leave(tail, record, tasks))
+    return record
 
 
-def compact(store: Store, path: Path | None, newest: int, every: int) -> tuple[int, int]:
+def compact(journal: Reader, newest: int, every: int) -> tuple[int, int]:
     """See :meth:`~attribution_sched.journal.journal.Journal.compact`."""
 
-    def drop(connection: sqlite3.Connection, tail: Tail) -> None:
-        drop_snapshots(connection, tail.next["snapshots"] - 1, newest, whole("keep_every", every))
+    def drop(tail: Tail) -> None:
+        """Drop the bytes of old snapshots; their rows stay."""
+        among = f" AND number % {every} != 0" if every else ""
+        old = f"SELECT position FROM snapshots WHERE number < ?{among}"
+        last = tail.next["snapshots"] - newest
+        tail.connection.execute(f"DELETE FROM snapshot_data WHERE position IN ({old})", (last,))
 
     def vacuum(connection: sqlite3.Connection) -> tuple[int, int]:
         sizes = []
@@ -88,121 +87,109 @@ def compact(store: Store, path: Path | None, newest: int, every: int) -> tuple[i
             connection.execute(statement).fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             page, pages = (connection.execute(f"PRAGMA page_{each}").fetchone()[0] for each in ("size", "count"))
-            sizes.append(page * pages if path is None else path.stat().st_size)
+            sizes.append(page * pages if journal.path is None else journal.path.stat().st_size)
         return sizes[0], sizes[1]
 
-    store.write(drop)
-    return store.alone(vacuum)
+    journal.write(drop)
+    return journal.alone(vacuum)
 
 
-def drop_snapshots(connection: sqlite3.Connection, last: int, newest: int, every: int) -> None:
-    """Drop the bytes of snapshots but for the newest and every so many-th; their rows stay.
-
-    Args:
-        connection: The file, in a transaction.
-        last: Number of the newest.
-        newest: How many of the newest to keep.
-        every: Which of the others to keep; 0 for none.
-    """
-    among = "" if every == 0 else f" AND number % {every} != 0"
-    old = f"SELECT position FROM snapshots WHERE number <= ?{among}"
-    connection.execute(f"DELETE FROM snapshot_data WHERE position IN ({old})", (last - newest,))
-
-
-def _range(store: Store, before: int, count: int, *, without_snapshot: bool) -> tuple[int, int, bytes]:
-    """Positions of the rows to move: from, up to; and the hash of the last."""
-
-    def look(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
-        first, _ = tables.start(connection)
-        bounds = "SELECT position FROM decisions WHERE sequence = ?"
-        row = connection.execute(bounds, (before,)).fetchone() if before < count else (Tail(connection).position,)
-        snapshot = connection.execute(
-            "SELECT max(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position "
-            "WHERE s.sequence >= ?", (before,),
-        ).fetchone()[0]  # fmt: skip
-        if snapshot is None and not without_snapshot:
-            rule = "no snapshot includes all of these decisions, so that the run could not go on"
-            raise JournalError(problem("before", before, rule, "Record a snapshot first, or give a lower number"))
-        stop = min(row[0], row[0] if snapshot is None else snapshot)
-        moved, concluded = (
-            connection.execute(f"SELECT count(*) FROM {table} WHERE sequence < ? AND position < ?", (before, stop))
-            for table in ("decisions", "outcomes")
+def _range(connection: sqlite3.Connection, name: str, before: int, *, without_snapshot: bool) -> ArchiveRecord:
+    """Which rows are to be moved."""
+    row = connection.execute("SELECT position FROM decisions WHERE sequence = ?", (before,)).fetchone()
+    stop = Tail(connection).position if row is None else row[0]
+    query = (
+        "SELECT max(s.position) FROM snapshots s JOIN snapshot_data k ON k.position = s.position WHERE s.sequence >= ?"
+    )
+    snapshot = connection.execute(query, (before,)).fetchone()[0]
+    if snapshot is not None:
+        stop = min(stop, snapshot)
+    elif not without_snapshot:
+        raise fault(
+            "before",
+            before,
+            "no snapshot includes all of these decisions, so that the run could not go on",
+            "Record a snapshot first, or give a lower number",
         )
-        if moved.fetchone() != concluded.fetchone():
-            rule = "some of these decisions were pending then"
-            raise JournalError(problem("before", before, rule, "Let them take effect first, or give a lower number"))
-        return first, stop, tables.hash_at(connection, stop - 1)
+    pending = (
+        "SELECT (SELECT count(*) FROM decisions WHERE sequence < ?1 AND position < ?2) "
+        "!= (SELECT count(*) FROM outcomes WHERE sequence < ?1 AND position < ?2)"
+    )
+    if connection.execute(pending, (before, stop)).fetchone()[0]:
+        raise fault(
+            "before",
+            before,
+            "some of these decisions were pending then",
+            "Let them take effect first, or give a lower number",
+        )
+    first, *_ = chain.bounds(connection)
+    return ArchiveRecord(name, first, stop, before, chain.hash_at(connection, stop - 1).hex(), now())
 
-    return store.consistent(look)
 
-
-def _write(store: Store, path: Path, first: int, stop: int, last_hash: bytes) -> None:
+def _write(journal: Reader, path: Path, record: ArchiveRecord) -> None:
     """Copy rows to a new file; one that a process killed afterwards had written is taken as it is."""
     if path.exists():
-        with contextlib.closing(reading(path)) as source_connection, readable(path):
-            if (
-                tables.start(source_connection)[0] == first
-                and Tail(source_connection).hash == last_hash
-                and tables.verify(source_connection).rows
-            ):
-                return
-        raise JournalError(problem("archive", str(path), "is there already", "Choose another name"))
+        with contextlib.closing(reading(path)) as there, readable(path):
+            verified = chain.verify(there)
+        if (verified.first, verified.head) == (record.first, record.last_hash):
+            return
+        raise fault("archive", str(path), "is there already", "Choose another name")
 
     def copy(connection: sqlite3.Connection) -> None:
         with draft_of(path) as draft, contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as target:
             target.execute("BEGIN")
-            tables.create_tables(target)
-            tables.begin(target, *tables.start(connection))
+            create_tables(target)
+            chain.begin(target, *chain.bounds(connection)[:2])
             for table in TABLES:
-                within = "position >= ? AND position < ?" + (" OR position = 0" if table == "header" else "")
-                rows = connection.execute(f"SELECT {select(table)} FROM {table} WHERE {within}", (first, stop))
-                target.executemany(insert(table), rows)
-            snapshots = connection.execute("SELECT * FROM snapshot_data WHERE position < ?", (stop,))
+                query = f"SELECT {select(table)} FROM {table} WHERE position >= ? AND position < ?"
+                also = " OR position = 0" if table == "header" else ""
+                target.executemany(insert(table), connection.execute(query + also, (record.first, record.stop)))
+            snapshots = connection.execute("SELECT * FROM snapshot_data WHERE position < ?", (record.stop,))
             target.executemany("INSERT INTO snapshot_data VALUES (?, ?)", snapshots)
-            tables.seal(target)
+            chain.seal(target)
             target.execute("COMMIT")
             # What is damaged must not be moved: the originals are about to go.
-            if tables.verify(target).head != last_hash.hex():
-                raise JournalError(problem("archive", str(path), "does not end as the journal says", tables.DAMAGED))
-            target.execute(f"PRAGMA application_id = {tables.ARCHIVE_ID}")
+            if chain.verify(target).head != record.last_hash:
+                raise fault("archive", str(path), "does not end as the journal says")
+            target.execute(f"PRAGMA application_id = {ARCHIVE_ID}")
             target.execute("PRAGMA journal_mode = WAL")
 
     try:
-        store.consistent(copy)
+        journal.consistent(copy)
     except OSError as error:
-        rule = f"cannot be written ({error.strerror or error})"
-        fix = "Use a folder with room that can be written"
-        raise JournalError(problem("archive", str(path), rule, fix)) from error
+        raise fault(
+            "archive",
+            str(path),
+            f"cannot be written ({error.strerror or error})",
+            "Use a folder with room that can be written",
+        ) from error
 
 
-def _leave(connection: sqlite3.Connection, tail: Tail, made: ArchiveRecord, tasks: frozenset[str] | None) -> None:
+def _leave(tail: Tail, record: ArchiveRecord, tasks: frozenset[str] | None) -> None:
     """Take out what was moved, and write again what the run goes on from."""
+    execute = tail.connection.execute
     for table in TABLES:
-        connection.execute(f"DROP TRIGGER {table}_no_delete")
+        execute(f"DROP TRIGGER {table}_no_delete")
     for table, which in ONGOING.items():
         # As of before anything is taken out: some of the questions look at other rows.
-        asked = f"SELECT position FROM {table} WHERE position < ? AND position > 0 AND ({which}) ORDER BY position"
-        positions = [row[0] for row in connection.execute(asked, (made.stop,)).fetchall()]
-        for row in _taken(connection, table, positions):
+        query = f"SELECT position FROM {table} WHERE position < ? AND position > 0 AND ({which}) ORDER BY position"
+        for row in _take(tail.connection, table, execute(query, (record.stop,)).fetchall()):
             if table == "snapshots":
-                moved = "UPDATE snapshot_data SET position = ? WHERE position = ?"
-                connection.execute(moved, (tail.position, row[0]))
+                execute("UPDATE snapshot_data SET position = ? WHERE position = ?", (tail.position, row[0]))
             if table != "tasks" or tasks is None or row[2] in tasks:
-                tail.append(connection, table, row[1:-2])
+                tail.append(table, row[1:-2])
     for table in TABLES:
-        connection.execute(f"DELETE FROM {table} WHERE position < ? AND position > 0", (made.stop,))
-    connection.execute("DELETE FROM snapshot_data WHERE position < ?", (made.stop,))
-    connection.execute("UPDATE bounds SET position = ?, hash = ?", (made.stop, bytes.fromhex(made.last_hash)))
-    tail.append(connection, "archives", tables.encode("archives", made))
-    tables.seal(connection)
-    for table in TABLES:
-        connection.execute(tables.guards(table)[1])
+        execute(f"DELETE FROM {table} WHERE position < ? AND position > 0", (record.stop,))
+        execute(guards(table)[1])
+    execute("DELETE FROM snapshot_data WHERE position < ?", (record.stop,))
+    execute("UPDATE bounds SET position = ?, hash = ?", (record.stop, bytes.fromhex(record.last_hash)))
+    tail.add(record)
+    chain.seal(tail.connection)
 
 
-def _taken(connection: sqlite3.Connection, table: str, positions: list[int]) -> Iterator[Row]:
+def _take(connection: sqlite3.Connection, table: str, positions: list[Row]) -> Iterator[Row]:
     """Rows, each taken out before the next step: its number and id must be free when it is written again."""
-    query = f"SELECT {select(table)} FROM {table} WHERE position = ?"
     for position in positions:
-        row = connection.execute(query, (position,)).fetchone()
-        connection.execute(f"DELETE FROM {table} WHERE position = ?", (position,))
+        row = connection.execute(f"SELECT {select(table)} FROM {table} WHERE position = ?", position).fetchone()
+        connection.execute(f"DELETE FROM {table} WHERE position = ?", position)
         yield row

@@ -12,59 +12,37 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribution_sched.errors import JournalError, nearest, problem
-from attribution_sched.journal import store
-from attribution_sched.journal.store import draft_of
+from attribution_sched.errors import nearest
+from attribution_sched.journal.faults import fault
+from attribution_sched.journal.file import draft_of
+from attribution_sched.journal.kinds import checked, load
+from attribution_sched.journal.rows import Row, check
+from attribution_sched.journal.schema import TABLES, VERSION, columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attribution_sched.journal.journal import Reader
+    from attribution_sched.journal.reader import Reader
+
+TERMS = ("r_eff", "r_util", "r_cost", "reward", "step_s", "bill_usd", "energy_j", "code")
+
+NAMES = """
+sequence:int decision_id task_id task_kind task_tenant task_priority:int task_deadline_s:float task_devices:int
+cluster_time_s:float policy source slot:int plan:dict action:dict attribution:dict view_digest latencies_s:dict
+w_eff:float w_util:float w_cost:float provenance:dict recorded_at hash
+r_eff:float r_util:float r_cost:float reward:float step_s:float bill_usd:float energy_j:float code:int
+outcome_provenance outcome_details:dict outcome_hash
+"""
 
 COLUMNS: dict[str, type] = {
-    "sequence": int,
-    "decision_id": str,
-    "task_id": str,
-    "task_kind": str,
-    "task_tenant": str,
-    "task_priority": int,
-    "task_deadline_s": float,
-    "task_devices": int,
-    "cluster_time_s": float,
-    "policy": str,
-    "source": str,
-    "slot": int,
-    "plan": dict,
-    "action": dict,
-    "attribution": dict,
-    "view_digest": str,
-    "latencies_s": dict,
-    "w_eff": float,
-    "w_util": float,
-    "w_cost": float,
-    "provenance": dict,
-    "recorded_at": str,
-    "hash": str,
-    "r_eff": float,
-    "r_util": float,
-    "r_cost": float,
-    "reward": float,
-    "step_s": float,
-    "bill_usd": float,
-    "energy_j": float,
-    "code": int,
-    "outcome_provenance": str,
-    "outcome_details": dict,
-    "outcome_hash": str,
+    name: {"int": int, "float": float, "dict": dict, "": str}[kind]
+    for name, _, kind in (word.partition(":") for word in NAMES.split())
 }
 """Columns and what they hold; ``dict`` is JSON. From ``r_eff`` on they are the outcome's, empty while it is pending.
 Priority, deadline (on the cluster's clock) and devices are what whoever handed the task in asked for, else empty."""
-
-TERMS = ("r_eff", "r_util", "r_cost", "reward", "step_s", "bill_usd", "energy_j", "code")
 
 ROW_GROUP = 8192
 """Rows of one Parquet row group."""
@@ -76,43 +54,25 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 
 
-ROWS = (
-    f"SELECT d.sequence, {store.select('decisions', 'd')}, {store.select('outcomes', 'o')}, "
-    f"{store.select('tasks', 't')} FROM decisions d LEFT JOIN outcomes o ON o.sequence = d.sequence "
-    "LEFT JOIN tasks t ON t.id = d.task_id WHERE d.sequence >= ? AND d.sequence < ? ORDER BY d.sequence LIMIT ?"
-)
+def rows(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[Row]:
+    """One row per decision in the order of :data:`COLUMNS`, JSON as text; every row is checked by its digest."""
+    for entry in journal.joined(("outcomes", "tasks"), start, stop):
+        decision, outcome, task = map(_stored, ("decisions", "outcomes", "tasks"), entry)
+        meta = checked("meta", load, task["meta"] or "{}")
+        wishes = meta if (more := meta.get("asked")) is None else {"tenant": meta.get("tenant"), **more}
+        values = decision | {"decision_id": decision["id"], "task_kind": task["kind"]}
+        values |= {f"task_{name}": wishes.get(name) for name in ("tenant", "priority", "deadline_s", "devices")}
+        values |= {f"outcome_{name}": outcome[name] for name in ("provenance", "details", "hash")}
+        values |= {name: outcome[name] for name in TERMS}
+        yield tuple(values[name] for name in COLUMNS)
 
 
-def pages(journal: Reader, start: int = 0, stop: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows in the order of :data:`COLUMNS`, JSON as text, a page at a time; every row is checked by its digest."""
-    widths = [len(store.columns(table)) + 3 for table in ("decisions", "outcomes", "tasks")]
-    first, second = 1 + widths[0], 1 + widths[0] + widths[1]
-    for entries in journal.pages(ROWS, start, stop):
-        page = []
-        for row in entries:
-            decision = _known("decisions", row[1:first])
-            outcome, task = _known("outcomes", row[first:second]), _known("tasks", row[second:])
-            values = decision | {f"outcome_{name}": outcome[name] for name in ("provenance", "details", "hash")}
-            values |= {name: outcome[name] for name in TERMS}
-            values |= {"decision_id": decision["id"], "task_kind": task["kind"]} | _asked_for(task["meta"])
-            page.append(tuple(values[name] for name in COLUMNS))
-        yield page
-
-
-def _asked_for(meta: str | None) -> dict[str, Any]:
-    """Columns of what a task asked for, from what the journal keeps beside it."""
-    details = store.load("meta", meta) or {}
-    asked = details if (more := details.get("asked")) is None else {"tenant": details.get("tenant"), **more}
-    return {f"task_{name}": asked.get(name) for name in ("tenant", "priority", "deadline_s", "devices")}
-
-
-def _known(table: str, row: tuple[Any, ...]) -> dict[str, Any]:
+def _stored(table: str, row: Row) -> dict[str, Any]:
     """A row's values as they are in the file, all None where there is no such row."""
-    names = (*store.columns(table), "hash")
-    if row[0] is None:
-        return dict.fromkeys(names)
-    store.check(table, row)
-    return dict(zip(names, (*row[1:-2], row[-1].hex()), strict=True))
+    if row[0] is not None:
+        check(table, row)
+        row = (*row[:-1], row[-1].hex())
+    return dict(zip(columns(table), row, strict=True))
 
 
 def frame(journal: Reader, start: int = 0, stop: int | None = None) -> pd.DataFrame:
@@ -123,19 +83,18 @@ def frame(journal: Reader, start: int = 0, stop: int | None = None) -> pd.DataFr
     import pandas as pd
 
     kinds = {str: "string", int: "Int64", float: "float64", dict: "object"}
-    rows = [row for page in pages(journal, start, stop) for row in page]
-    made: dict[str, pd.Series[Any]] = {}
-    for at, (name, kind) in enumerate(COLUMNS.items()):
-        if name.endswith("hash"):
-            # It covers clocks, too: two runs that are alike in all else differ in it.
-            continue
-        values = [store.load(name, row[at]) if kind is dict else row[at] for row in rows]
+    by_column = zip(*rows(journal, start, stop), strict=True)
+    table: dict[str, pd.Series[Any]] = {}
+    for name, kind in COLUMNS.items():
+        values: Any = next(by_column, ())
+        if kind is dict:
+            values = [value and checked(name, load, value) for value in values]
         if name == "latencies_s":
             for part in dict.fromkeys(part for value in values for part in value):
-                made[f"latency_{part}_s"] = pd.Series([value.get(part) for value in values], dtype="float64")
-        else:
-            made[name] = pd.Series(values, dtype="int64" if name == "sequence" else kinds[kind])
-    return pd.DataFrame(made).set_index("sequence")
+                table[f"latency_{part}_s"] = pd.Series([value.get(part) for value in values], dtype="float64")
+        elif not name.endswith("hash"):  # It covers clocks, too: two runs that are alike in all else differ in it.
+            table[name] = pd.Series(values, dtype="int64" if name == "sequence" else kinds[kind])
+    return pd.DataFrame(table).set_index("sequence")
 
 
 def export(journal: Reader, path: Path) -> Path:
@@ -146,30 +105,26 @@ def export(journal: Reader, path: Path) -> Path:
     """
     ending = path.suffix.lower()
     if ending not in WRITERS:
-        raise JournalError(problem("export", str(path), f"ending {ending!r} is not known", nearest(ending, WRITERS)))
+        raise fault("export", str(path), f"ending {ending!r} is not known", nearest(ending, WRITERS))
     try:
         if path.is_dir() or (journal.path is not None and path.exists() and path.samefile(journal.path)):
             what = "is a folder" if path.is_dir() else "is the journal itself"
-            raise JournalError(problem("export", str(path), what, "Choose another name"))
+            raise fault("export", str(path), what, "Choose another name")
         with draft_of(path) as draft:
             WRITERS[ending](journal, draft)
     except (OSError, ValueError) as error:
-        rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
-        raise JournalError(problem("export", str(path), rule, "Use a folder with room that can be written")) from error
+        raise fault(
+            "export",
+            str(path),
+            f"cannot be written ({getattr(error, 'strerror', None) or error})",
+            "Use a folder with room that can be written",
+        ) from error
     return path
 
 
-def seen(value: str) -> str:
+def seen(value: Any) -> Any:
     r"""Text with what cannot be seen written as ``\uXXXX``; inside JSON, that is what JSON calls it too."""
-    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
-
-
-def _clean(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(seen(value) if type(value) is str else value for value in row)
-
-
-def _cell(value: Any) -> Any:
-    return f"'{value}" if type(value) is str and value.startswith(FORMULA) else value
+    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value) if type(value) is str else value
 
 
 def _parquet(journal: Reader, draft: Path) -> None:
@@ -180,23 +135,22 @@ def _parquet(journal: Reader, draft: Path) -> None:
     table = pa.schema({name: kinds[kind] for name, kind in COLUMNS.items()})
     table = table.with_metadata({"journal": _dumps(_header(journal))})
     with pq.ParquetWriter(draft, table, compression="zstd") as writer:
-        held: list[tuple[Any, ...]] = []
-        for page in itertools.chain(pages(journal), [None]):
-            held += map(_clean, page or ())
-            if held and (page is None or len(held) >= ROW_GROUP):
-                values = zip(zip(*held, strict=True), table.types, strict=True)
-                writer.write_batch(pa.record_batch([pa.array(each, type=kind) for each, kind in values], schema=table))
-                held = []
+        lines = rows(journal)
+        while group := list(itertools.islice(lines, ROW_GROUP)):
+            values = zip(zip(*group, strict=True), table.types, strict=True)
+            arrays = [pa.array(map(seen, each), type=kind) for each, kind in values]
+            writer.write_batch(pa.record_batch(arrays, schema=table))
 
 
 def _csv(journal: Reader, draft: Path) -> None:
     with draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for page in pages(journal):
+        for row in rows(journal):
             # Python writes a float with the digits that read back as the same number. A mark of a formula that is no
             # printed character is written out by then, and begins none.
-            writer.writerows([_cell(value) for value in _clean(row)] for row in page)
+            cells = [seen(value) for value in row]
+            writer.writerow(f"'{each}" if type(each) is str and each.startswith(FORMULA) else each for each in cells)
 
 
 def _jsonl(journal: Reader, draft: Path) -> None:
@@ -205,9 +159,10 @@ def _jsonl(journal: Reader, draft: Path) -> None:
 
 
 def _json(journal: Reader, draft: Path) -> None:
-    others = [name for name in store.TABLES if name not in ("header", "tasks", "decisions", "outcomes", "explanations")]
     parts: dict[str, Iterable[Any]] = {"tasks": _rows(journal, "tasks"), "decisions": _entries(journal)}
-    parts |= {name: _rows(journal, name) for name in others}
+    for name in TABLES:
+        if name not in ("header", "tasks", "decisions", "outcomes", "explanations"):
+            parts[name] = _rows(journal, name)
     with draft.open("w", encoding="utf-8") as file:
         file.write('{"header": ' + _dumps(_header(journal)))
         for name, items in parts.items():
@@ -219,7 +174,7 @@ def _json(journal: Reader, draft: Path) -> None:
 
 
 def _header(journal: Reader) -> dict[str, Any]:
-    return _plain(journal.header) | {"schema_version": store.VERSION}
+    return vars(journal.header) | {"schema_version": VERSION}
 
 
 def _rows(journal: Reader, table: str) -> Iterator[dict[str, Any]]:
@@ -231,19 +186,14 @@ def _rows(journal: Reader, table: str) -> Iterator[dict[str, Any]]:
 def _entries(journal: Reader) -> Iterator[dict[str, Any]]:
     """Decisions with outcome and explanations inside."""
     for decision, outcome, hash_, outcome_hash in journal.chained_entries():
-        entry = _plain(decision) | {"hash": hash_}
-        entry["outcome"] = None if outcome is None else _plain(outcome) | {"hash": outcome_hash}
-        entry["explanations"] = [_plain(each) for each in journal.explanations(decision.id)]
+        entry = vars(decision) | {"hash": hash_}
+        entry["outcome"] = None if outcome is None else vars(outcome) | {"hash": outcome_hash}
+        entry["explanations"] = list(map(vars, journal.explanations(decision.id)))
         yield entry
 
 
-def _plain(record: Any) -> dict[str, Any]:
-    """A record as a mapping; what it holds is plain already."""
-    return {item.name: getattr(record, item.name) for item in fields(record)}
-
-
 def _dumps(value: Any) -> str:
-    return seen(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return str(seen(json.dumps(value, ensure_ascii=False, allow_nan=False)))
 
 
 WRITERS: dict[str, Callable[[Reader, Path], None]] = {

@@ -7,9 +7,19 @@ number that is not known is None; NaN and infinity are refused.
 
 from __future__ import annotations
 
+import datetime
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+PathName = str | os.PathLike[str]
+
+
+def now() -> str:
+    """UTC, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
 
 PROVENANCES: tuple[str, ...] = ("measured", "estimated", "simulated", "unavailable")
 """How the numbers of an outcome were got."""

@@ -14,8 +14,8 @@ from attribution_sched.errors import AttributionSchedError
 from attribution_sched.executors.live import onlooker
 from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.journal import Journal
+from attribution_sched.journal.file import dispose_of
 from attribution_sched.journal.journal import temporary_copy
-from attribution_sched.journal.store import dispose_of
 
 if TYPE_CHECKING:
     from attribution_sched.system.system import System

@@ -43,7 +43,7 @@ def record_snapshot(journal: Journal, cluster: SimulatedCluster, policy: Policy,
     details |= {"tasks": journal.task_count(), "remembers": isinstance(policy, Recallable), **facts}
     # The longest part of it; as bytes it is compressed with the rest.
     arrays["facts"] = np.frombuffer(json.dumps(details).encode(), dtype=np.uint8)
-    journal.record_snapshot(journal.count(), arrays, {"format": FORMAT}, keep_newest=1, keep_every=1)
+    journal.record_snapshot(journal.count(), arrays, {"format": FORMAT})
 
 
 def restore_snapshot(

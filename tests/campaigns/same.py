@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from attribution_sched import System
-from attribution_sched.journal import Journal, store
+from attribution_sched.journal import Journal
+from attribution_sched.journal.schema import TABLES
 
 CLOCKS = {"recorded_at", "created_at", "seconds", "compute_time", "decision_s", "attribution_s"}
 """Names of what a clock says; it differs between any two runs."""
@@ -24,7 +25,7 @@ CLOCK_COLUMNS = {
 }  # fmt: skip
 """Columns of a journal that differ between any two runs."""
 
-SAVED = (*store.TABLES, "snapshot_data")
+SAVED = (*TABLES, "snapshot_data")
 """Tables of a journal."""
 
 LASTING = ("feedback", "learnt")

@@ -180,8 +180,7 @@ def test_a_gang_is_let_go_when_all_parts_have_their_devices(tmp_path):
         )
         system.run(until="empty")
         phases = [
-            json.loads(row[0])["phase"]
-            for row in system.journal._store.rows("SELECT handle FROM handles ORDER BY position")
+            json.loads(row[0])["phase"] for row in system.journal.rows("SELECT handle FROM handles ORDER BY position")
         ]
         assert phases == ["held", "releasing", "released", "gone"]
     parts = sorted(line.split() for line in (tmp_path / "ran").read_text().splitlines())

@@ -28,7 +28,7 @@ def main(path: str, every: int) -> None:
         journal = Journal.open(path)
     else:
         journal = Journal.create(path, JournalHeader("kill", "none", {}, {"cluster": 1}, "0"))
-    journal._store.rows(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    journal.rows(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     say("ready")
     for made in journal.pending():
         effect(journal, made)

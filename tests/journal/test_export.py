@@ -35,7 +35,7 @@ def seen(value):
 
 
 def rows(journal):
-    return [dict(zip(export.COLUMNS, row, strict=True)) for page in export.pages(journal) for row in page]
+    return [dict(zip(export.COLUMNS, row, strict=True)) for row in export.rows(journal)]
 
 
 def test_parquet(journal, tmp_path, monkeypatch):
@@ -105,15 +105,15 @@ def test_an_export_that_fails_leaves_the_older_file(tmp_path, ending, monkeypatc
     target.write_text("older")
     with Journal.memory() as journal:
         fill(journal, 300)
-        ask, asked = type(journal._store).rows, []
+        ask, asked = type(journal).rows, []
 
-        def fail(self, query, values=()):
+        def fail(self, query, *values):
             asked.append(query)
             if len(asked) > 2:
                 raise OSError(28, "No space left on device")
-            return ask(self, query, values)
+            return ask(self, query, *values)
 
-        monkeypatch.setattr(type(journal._store), "rows", fail)
+        monkeypatch.setattr(type(journal), "rows", fail)
         with pytest.raises(JournalError, match=r"cannot be written .No space left on device."):
             journal.export(target)
         monkeypatch.undo()

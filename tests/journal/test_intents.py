@@ -1,5 +1,7 @@
 """Intents, effects, handles and waits: what was recorded but not done can be finished by whoever comes after."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,13 +73,12 @@ def test_the_newest_handle_under_a_key_counts():
 def test_one_record_for_all_that_wait():
     with Journal.memory() as journal:
         fill(journal, 2)
-        alone = journal.record_wait(WaitRecord(5.0, 10_000, {"memory": 9_000, "devices": 1_000}))
-        assert alone.after_decisions == 2
+        alone = WaitRecord(5.0, 10_000, {"memory": 9_000, "devices": 1_000})
         given = WaitRecord(6.0, 3, {"memory": 3}, np.array([4, 0, 2]))
-        made = journal.record_decision(decision(2), waits=[given, WaitRecord(6.5, 0)])
+        made = journal.record_decision(decision(2), waits=[alone, given, WaitRecord(6.5, 0)])
         assert made.sequence == 2
         found = list(journal.waits())
-        assert found[0] == alone
+        assert found[0] == replace(alone, after_decisions=2)
         assert (found[1].slots, found[1].after_decisions, found[1].reasons) == ((4, 0, 2), 2, {"memory": 3})
         assert found[2] == WaitRecord(6.5, 0, {}, None, 2)
         assert list(journal.waits(3)) == []

@@ -92,8 +92,8 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_nothing_half_do
     with Journal.create(path, HEADER) as journal:
         fill(journal, 2)
 
-        def half(connection, tail):
-            tail.append(connection, "tasks", (tail.next["tasks"], "half", "kind", 1, 0.0, "{}", "{}"))
+        def half(tail):
+            tail.append("tasks", (tail.next["tasks"], "half", "kind", 1, 0.0, "{}", "{}"))
             raise Interrupt
 
         def again(_):
@@ -106,7 +106,7 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_nothing_half_do
                 monkeypatch.undo()
                 fill(journal, 1)
                 monkeypatch.setattr(store.Store, "_take_back", again)
-            journal._store.write(half)
+            journal.write(half)
         with journal.batch() if then_grouped else contextlib.nullcontext():
             fill(journal, 2)
         assert [each.id for each in journal.tasks()] == [f"task-{n}" for n in range(4 + grouped)]
@@ -118,8 +118,8 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_nothing_half_do
 def test_a_journal_closed_after_such_interrupts_keeps_no_half_record(tmp_path, monkeypatch):
     path = tmp_path / "run.journal"
 
-    def half(connection, tail):
-        tail.append(connection, "tasks", (tail.next["tasks"], "half", "kind", 1, 0.0, "{}", "{}"))
+    def half(tail):
+        tail.append("tasks", (tail.next["tasks"], "half", "kind", 1, 0.0, "{}", "{}"))
         raise Interrupt
 
     def again(_):
@@ -129,7 +129,7 @@ def test_a_journal_closed_after_such_interrupts_keeps_no_half_record(tmp_path, m
         journal = Journal.create(path, HEADER) if not forgotten else Journal.open(path)
         with monkeypatch.context() as patched, pytest.raises(Interrupt):
             patched.setattr(store.Store, "_take_back", again)
-            journal._store.write(half)
+            journal.write(half)
         if not forgotten:
             journal.close()
         del journal

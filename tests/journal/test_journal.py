@@ -221,7 +221,7 @@ def test_an_explanation_holds_nobody_up_and_a_decision_is_on_disk(tmp_path):
     """It can be had again: it reaches the disk with the next decision, whose commit waits for all before it."""
     with Journal.create(tmp_path / "run.journal", HEADER) as journal:
         fill(journal, 2)
-        waits = lambda: journal._store._connection.execute("PRAGMA synchronous").fetchone()[0]  # noqa: E731
+        waits = lambda: journal._connection.execute("PRAGMA synchronous").fetchone()[0]  # noqa: E731
         made = journal.record_decision(decision())
         assert waits() == 2
         journal.record_outcome(outcome(made.id, provenance="simulated"))

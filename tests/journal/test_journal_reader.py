@@ -37,7 +37,8 @@ def test_reading_a_long_journal_needs_no_more_memory_than_a_short_one():
             return found
 
     peak(100)  # What the first reading of a process keeps for all later ones.
-    assert peak(3000) < 1.2 * peak(1000)
+    # When a page is freed swings by a fifth; three times the rows would be three times the memory.
+    assert peak(3000) < 1.5 * peak(1000)
 
 
 def test_pending_are_those_without_outcome_wherever_they_are():

@@ -13,7 +13,7 @@ import pytest
 
 from attribution_sched.errors import JournalError
 from attribution_sched.journal import Journal
-from attribution_sched.journal.store import WriterLock
+from attribution_sched.journal.lock import WriterLock
 from tests.journal.journal_records import HEADER, decision, fill
 
 ROOT = Path(__file__).parents[2]

@@ -77,14 +77,15 @@ def test_damaged_ones_are_passed_over_by_name(tmp_path):
 def test_old_ones_are_dropped_but_for_every_so_many_th(tmp_path):
     with Journal.create(tmp_path / "run.journal", HEADER) as journal:
         for n in range(20):
-            assert journal.record_snapshot(0, {"n": np.array(n)}, {"n": n}, keep_newest=3, keep_every=6) == n
+            assert journal.record_snapshot(0, {"n": np.array(n)}, {"n": n}) == n
+        journal.compact(keep_newest=3, keep_every=6)
         kept = "SELECT s.number FROM snapshots s JOIN snapshot_data d ON d.position = s.position ORDER BY s.number"
-        assert [row[0] for row in journal._store.rows(kept)] == [0, 6, 12, 17, 18, 19]
+        assert [row[0] for row in journal.rows(kept)] == [0, 6, 12, 17, 18, 19]
         # That they were there stays in the chain.
         assert len(list(journal.chained("snapshots"))) == 20
         journal.verify()
         journal.compact(keep_newest=1, keep_every=0)
-        assert [row[0] for row in journal._store.rows(kept)] == [19]
+        assert [row[0] for row in journal.rows(kept)] == [19]
         journal.verify()
 
 

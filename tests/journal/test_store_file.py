@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from attribution_sched.errors import JournalError
-from attribution_sched.journal import Journal, JournalHeader, store
+from attribution_sched.journal import Journal, JournalHeader, file
 from benchmarks.campaign_journal import edit
 from tests.journal.journal_records import HEADER, fill, killed
 
@@ -77,7 +77,7 @@ def test_holes_in_a_file(path):
 
 def test_a_page_that_breaks_while_it_is_open(path):
     with Journal.read(path) as journal:
-        page = journal._store.row("SELECT rootpage FROM sqlite_master WHERE name = 'decisions'")[0]
+        page = journal.row("SELECT rootpage FROM sqlite_master WHERE name = 'decisions'")[0]
     whole = path.read_bytes()
     path.write_bytes(whole[: (page - 1) * 4096] + b"\xff" * 4096 + whole[page * 4096 :])
     with pytest.raises(JournalError, match="is damaged"), Journal.read(path) as journal:
@@ -94,7 +94,7 @@ def test_a_page_that_breaks_while_it_is_open(path):
         (("CREATE TRIGGER mine AFTER INSERT ON tasks BEGIN SELECT 1; END",), "has a trigger of others .mine."),
         (("DROP TABLE header",), "has no table header"),
         (("DROP TABLE events",), "has no table events"),
-        (("ALTER TABLE decisions DROP COLUMN slot",), "has no column decisions.slot"),
+        (("ALTER TABLE decisions DROP COLUMN slot",), "has no table decisions as it was made"),
         (("DELETE FROM decisions WHERE sequence = 7",), "has 59 decisions numbered 0 to 59: some are missing"),
     ],
 )
@@ -127,14 +127,14 @@ def test_a_damaged_text_is_named(path):
 def test_paths_that_cannot_be(tmp_path, path):
     for given, words in (
         (tmp_path / "run.jurnal", "does not exist. Did you mean 'run.journal'"),
-        (tmp_path / "nowhere" / "zzz", "does not exist. Make it with Journal.create"),
+        (tmp_path / "nowhere" / "zzz", "does not exist. attribution-sched run writes one"),
         (tmp_path, "is not a file"),
         ("a\0b", "is no path"),
         (None, "is no path"),
     ):
         with pytest.raises(JournalError, match=words):
             Journal.open(given)
-    with pytest.raises(JournalError, match=r"is there already. Open it with Journal.open"):
+    with pytest.raises(JournalError, match=r"is there already. Go on with it by System.resume"):
         Journal.create(path, HEADER)
     with pytest.raises(JournalError, match="folder that exists"):
         Journal.create(tmp_path / "nowhere" / "run.journal", HEADER)
@@ -170,14 +170,14 @@ def test_making_a_journal_is_all_or_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "sync", fail)
+    monkeypatch.setattr(file, "sync", fail)
     with pytest.raises(JournalError, match=r"cannot be made .*No space left"):
         Journal.create(path, HEADER)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     # What a process killed meanwhile left behind is no obstacle.
-    (tmp_path / ".run.journal.new").write_bytes(b"half")
-    (tmp_path / ".run.journal.new-journal").write_bytes(b"half")
+    (tmp_path / f".run.journal.{2**22 + 1}.new").write_bytes(b"half")
+    (tmp_path / f".run.journal.{2**22 + 1}.new-journal").write_bytes(b"half")
     with Journal.create(path, HEADER) as journal:
         fill(journal, 1)
     assert list(tmp_path.iterdir()) == [path]
@@ -220,3 +220,11 @@ def test_a_log_torn_anywhere_leaves_all_decisions_up_to_some_point(tmp_path):
             assert len(list(journal.tasks())) == count
             fill(journal, 2)
             assert journal.count() == count + 2
+
+
+@pytest.mark.parametrize("version", [4, 99, -1])
+def test_a_newer_journal_is_refused_and_left_alone(path, version):
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    refused(path, f"has schema version {version}, this package needs 3. Upgrade the package")

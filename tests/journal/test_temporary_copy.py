@@ -30,7 +30,7 @@ def test_a_copy_holds_what_was_there_and_not_what_comes_after(tmp_path):
 
 
 def waits_for_the_disk(journal):
-    return journal._store._connection.execute("PRAGMA synchronous").fetchone()[0] > 1
+    return journal._connection.execute("PRAGMA synchronous").fetchone()[0] > 1
 
 
 def test_a_copy_that_is_thrown_away_does_not_wait_for_the_disk_its_original_does(tmp_path):

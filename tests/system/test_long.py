@@ -68,7 +68,7 @@ def test_a_placement_asks_the_journal_no_more_the_longer_it_is(tmp_path):
             steps[0] += 1
 
         def placed():
-            connection, steps[0] = system.journal._store._connection, 0
+            connection, steps[0] = system.journal._connection, 0
             connection.set_progress_handler(step, 10)
             system.run(6)
             connection.set_progress_handler(None, 0)

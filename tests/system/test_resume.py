@@ -13,7 +13,7 @@ from attribution_sched.cluster.live_state import restore_cluster, save_cluster
 from attribution_sched.config import load_settings
 from attribution_sched.errors import JournalError
 from attribution_sched.explain import memory
-from attribution_sched.journal import journal as journal_room
+from attribution_sched.journal import TaskRecord, reader
 from attribution_sched.scheduler.hi_ppo.coordinator import HiPpo
 from attribution_sched.system import recovery, ring
 from attribution_sched.system.replay import RecordedVectors
@@ -208,8 +208,14 @@ def test_an_old_decision_is_recalled_without_what_came_later(tmp_path, short, mo
     while system.journal.count() < 60:
         system.schedule_next_task()
     read = []
-    real = journal_room.read_task
-    monkeypatch.setattr(journal_room, "read_task", lambda row: read.append(real(row)) or read[-1])
+    real = reader.read
+
+    def watched(kind, row, *rest, **more):
+        record = real(kind, row, *rest, **more)
+        read.extend([record] if kind is TaskRecord else [])
+        return record
+
+    monkeypatch.setattr(reader, "read", watched)
     after = next(each.sequence for each in system.journal.decisions() if each.task_id == "own")
     before = [task.id for task in system.journal.tasks(0, before=after)]
     assert "own" in before and len(before) < system.journal.task_count()
