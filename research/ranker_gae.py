@@ -104,8 +104,8 @@ def _roll(
     world: WorldArrays, state: StateArrays, e: int, rule: RuleArrays, believed: FloatArray, states: FloatArray,
     b: Buffers, learnt: AgentArrays, c: Listed, action: IntArray, paid_by_work: bool, ledger: FloatArray,
     scratch: Scratch, limits: TenantLimits, partners: FloatArray, temperature: float, drawn: FloatArray,
-    weights: FloatArray, x: FloatArray, there: FloatArray, domain: IntArray, nodes: FloatArray, edges: FloatArray, taken: IntArray,
-    earned: FloatArray,
+    weights: FloatArray, x: FloatArray, there: FloatArray, domain: IntArray, nodes: FloatArray, edges: FloatArray,
+    taken: IntArray, earned: FloatArray,
 ) -> tuple[int, int]:  # fmt: skip
     """Play one day, candidates drawn; returns the decisions that were written and all that were taken."""
     n, followed = 0, 0
