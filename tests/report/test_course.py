@@ -6,6 +6,7 @@ import pytest
 from attribution_sched.billing.metering import usage_of
 from attribution_sched.report.collect import gather as module
 from attribution_sched.report.collect.gather import course
+from attribution_sched.report.sections.summary import _picture
 from tests.report.runs import SYSTEMS, report
 
 
@@ -41,3 +42,11 @@ def test_of_too_many_holdings_the_newest_are_told(monkeypatch):
 
 def test_a_run_without_decisions_has_none():
     assert report("empty").course is None
+
+
+def test_the_picture_is_drawn_in_hours():
+    told = report("ruled")
+    picture = _picture(told, "en")
+    bars, _, (edges_h, busy, _) = picture.draw.args
+    assert edges_h == pytest.approx(np.array(told.course.edges_s) / 3600.0) and busy == told.course.busy
+    assert [bar.start_h for bar in bars] == pytest.approx([one.start_s / 3600.0 for one in told.course.holdings])

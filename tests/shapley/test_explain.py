@@ -9,6 +9,7 @@ from attribution_sched.errors import ExplanationError, SettingsError
 from attribution_sched.shapley.budget import QUICK_ROWS, STANDARD_ROWS
 from attribution_sched.shapley.explain import estimate, estimate_many
 from attribution_sched.shapley.game import FunctionGame
+from attribution_sched.shapley.regression import least_pairs
 from attribution_sched.stats.interval import half_width
 from tests.shapley.games import StateGame
 
@@ -237,3 +238,10 @@ def test_a_budget_that_was_asked_for_is_kept_and_the_default_one_is_no_reason_to
         with pytest.raises(ExplanationError, match="budget_rows"):
             estimate(game, method="exact", budget_rows=asked)
     assert estimate(game, method="exact").evaluations > STANDARD_ROWS
+
+
+def test_the_regression_is_taken_from_where_every_state_can_afford_its_fewest_pairs():
+    states = 5
+    least = states * (2 * least_pairs(12) + 1)
+    assert estimate(StateGame(d=12, states=states), budget_rows=least).method == "permutation"
+    assert estimate(StateGame(d=12, states=states), budget_rows=least + 1).method == "kernel"
