@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attribution_sched import attribution, cluster, config, executors, explain, feedback, journal
+    from attribution_sched import attribution, cluster, config, executors, explain, feedback, journal, testing
     from attribution_sched.attribution.emshap import EmSHAP
     from attribution_sched.attribution.energy_model import EnergyModel
     from attribution_sched.attribution.vector import AttributionVector
@@ -79,6 +79,7 @@ __all__ = [
     "reasoning",
     "registration",
     "simulate",
+    "testing",
     "train",
     "train_testbed",
 ]
@@ -174,6 +175,7 @@ _HOMES = {
     "reasoning": "attribution_sched.explain.reasoning",
     "registration": "attribution_sched.cluster.envs.registration",
     "simulate": "attribution_sched.cluster.simulator.simulator",
+    "testing": "attribution_sched.testing",
     "train": "attribution_sched.scheduler.training",
     "train_testbed": "attribution_sched.scheduler.training",
 }

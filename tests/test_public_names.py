@@ -14,7 +14,7 @@ import pytest
 import attribution_sched
 from tests.docs_text import ROOT, TEXTS, blocks, named
 
-ROOMS = ("attribution", "cluster", "config", "executors", "explain", "feedback", "journal")
+ROOMS = ("attribution", "cluster", "config", "executors", "explain", "feedback", "journal", "testing")
 
 NAMES = [name for name in attribution_sched.__all__ if name != "__version__"]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py")) + sorted((ROOT / "docs").glob("make_pictures.py"))
