@@ -12,7 +12,6 @@ one thread, after a warm-up call where a library compiles on first use.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import warnings
@@ -147,7 +146,7 @@ LARGE: dict[str, Callable[[np.ndarray], Attribute]] = {
 
 
 def measure(
-    fit: Callable[[np.ndarray], Attribute], train: np.ndarray, test: np.ndarray, truth: np.ndarray, amortise: bool
+    fit: Callable[[np.ndarray], Attribute], train: np.ndarray, test: np.ndarray, truth: np.ndarray
 ) -> dict[str, Any]:
     """Fit, attribute with every function, and compare with the truth (functions, rows, d)."""
     start = time.process_time()
@@ -168,25 +167,7 @@ def measure(
             explainer.attribute(functions[0], row)
         result["single_ms"] = 1000 * (time.process_time() - start) / 5
         result["model"] = explainer.model_.kind
-    if amortise and explainer is not None:
-        result |= measure_amortised(explainer, functions[0], test, truth[0])
     return result
-
-
-def measure_amortised(explainer: Any, f: Function, test: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    """Distil the explainer and measure error and time of single queries."""
-    from attribution_sched.attribution import AmortisedAttribution
-
-    start = time.process_time()
-    fast = AmortisedAttribution().fit(explainer, f)
-    out = {"amortised_fit_s": time.process_time() - start}
-    phi = fast.attribute(test).values
-    start = time.process_time()
-    for row in test:
-        fast.attribute(row)
-    out["amortised_ms"] = 1000 * (time.process_time() - start) / len(test)
-    out["amortised"] = float(np.abs(phi - truth).mean() / np.abs(truth).mean())
-    return out
 
 
 class Cells:
@@ -240,9 +221,8 @@ def run(
             for group, name, fit, data in jobs:
                 if cells.finished_only and not cells.has(f"{group}-{name}-{size}"):
                     continue
-                amortise = group == "small" and "auto" in name and seed < slow_seeds
                 try:
-                    job = partial(measure, fit, data, test, truth, amortise)
+                    job = partial(measure, fit, data, test, truth)
                     cell = cells.get(f"{group}-{name}-{size}", job)
                 except ImportError as error:
                     cell = {"missing": str(error).split(".")[0]}
@@ -293,7 +273,6 @@ def report(table: dict[str, dict[str, list[dict[str, Any]]]], rows: int) -> str:
         "",
     ]
     lines += _times(table["small"])
-    lines += ["", "### Amortised head", "", *_amortised(table["small"])]
     if table["large"]:
         large = table["large"]
         lines += ["", "### 10,000 training rows", "", *_errors(large, "reference"), "", *_times(large)]
@@ -355,18 +334,6 @@ def _times(group: dict[str, list[dict[str, Any]]]) -> list[str]:
         lines.append(f"| {name} | {' | '.join(parts)} | {' / '.join(kinds) if any(kinds) else '–'} |")
     lines.append("")
     lines.append("Entries are Gaussian / mixture / Burr.")
-    return lines
-
-
-def _amortised(group: dict[str, list[dict[str, Any]]]) -> list[str]:
-    lines = ["| case | EmSHAP auto | amortised | ratio | ms a query | distillation, s |", "|---|---|---|---|---|---|"]
-    name = "**EmSHAP auto**"
-    for case in ("gaussian", "mixture", "burr"):
-        cells = [cell for cell in group.get(f"{case}/{name}", []) if "amortised" in cell]
-        if cells:
-            keys = ("reference", "amortised", "amortised_ms", "amortised_fit_s")
-            a, b, ms, fit = (float(np.mean([cell[key] for cell in cells])) for key in keys)
-            lines.append(f"| {case} | {a:.3f} | {b:.3f} | {b / a:.2f} | {ms:.2f} | {fit:.0f} |")
     return lines
 
 
@@ -544,7 +511,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two seeds, 20 rows, nothing written")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--slow-seeds", type=int, default=5, help="seeds of the single networks and the amortised head")
+    parser.add_argument("--slow-seeds", type=int, default=5, help="seeds of the single networks")
     parser.add_argument("--large-seeds", type=int, default=5, help="seeds with 10,000 rows")
     parser.add_argument("--cache", type=Path, default=None, help="folder for finished cells")
     parser.add_argument("--finished", action="store_true", help="report what the cache holds, compute nothing new")

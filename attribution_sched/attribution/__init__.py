@@ -10,7 +10,6 @@ from attribution_sched import lazy_names
 __all__ = [
     "DATA_VARIABLE",
     "KEPLER_COUNTERS",
-    "AmortisedAttribution",
     "AttributionVector",
     "Capability",
     "Column",
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AmortisedAttribution": "attribution_sched.attribution.amortised",
     "AttributionVector": "attribution_sched.attribution.vector",
     "Capability": "attribution_sched.attribution.sources",
     "Column": "attribution_sched.attribution.recordings",

@@ -62,7 +62,7 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
         given: None for the default; a :class:`Fitted` (from a recording of one's own machine, say) or a
             ``EnergyModel``: accounts under that energy model. A fitted ``EmSHAP`` over the seven counters, alone (it
             then explains the world's simulated meter) or as a pair with the function or regressor of the seven counters
-            that it explains, or an ``AmortisedAttribution``: conditional values. Or any function from counters
+            that it explains: conditional values. Or any function from counters
             ``(n, 12)`` to states ``(n, 7)`` in [-1, 1].
         world: Where tasks come from.
         policy: Who will read the states. One whose weights have learnt from certain states (it has a method
@@ -87,10 +87,6 @@ def as_attributor(given: Any, world: World, policy: object = None) -> TaskAttrib
     if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "attribute"):
         return JoulesAttributor(_Explained(given[0], given[1]))
     if hasattr(given, "attribute"):
-        from attribution_sched.attribution.amortised import AmortisedAttribution
-
-        if isinstance(given, AmortisedAttribution):
-            return JoulesAttributor(_Amortised(given))
         return JoulesAttributor(_Explained(given, _metered(world)))
     if isinstance(given, TaskAttributor):
         return given
@@ -215,7 +211,7 @@ class JoulesAttributor:
         source: What explains one row of counters.
     """
 
-    def __init__(self, source: _Explained | _Amortised) -> None:
+    def __init__(self, source: _Explained) -> None:
         self.source = source
         source.check()
 
@@ -295,22 +291,6 @@ class _Explained:
 
     def explain(self, counters: FloatArray) -> AttributionVector:
         attribution: AttributionVector = self.explainer.attribute(self.energy, counters[: len(DEMAND_NAMES)])
-        return attribution
-
-
-class _Amortised:
-    """A network distilled from EmSHAP explains a row."""
-
-    def __init__(self, explainer: Any) -> None:
-        self.explainer = explainer
-
-    def check(self) -> None:
-        if not hasattr(self.explainer, "names_"):
-            raise SettingsError(problem("attributor", "unfitted", "was distilled from nothing yet", "Call fit first"))
-        _seven(self.explainer.names_)
-
-    def explain(self, counters: FloatArray) -> AttributionVector:
-        attribution: AttributionVector = self.explainer.attribute(counters[: len(DEMAND_NAMES)])
         return attribution
 
 

@@ -46,7 +46,7 @@ class AttributionVector:
         standard_error: Like ``values``: of the sampling error; in an account of the energy model's error and of what
             missing counters leave open too. :meth:`interval` widens them by Student's factor.
         units: Unit of values, base and prediction.
-        method: Which conditional model answered, for example ``mixture`` or ``amortised(mixture)``.
+        method: Which conditional model answered, for example ``mixture``.
         provenance: How it was got: exact or sampled coalitions, draws, seed.
         state: Like ``values`` in single precision: the numbers in [-1, 1] that a policy reads; None until somebody
             encodes them (:mod:`~attribution_sched.attribution.schema`).
