@@ -12,6 +12,7 @@ one thread, after a warm-up call where a library compiles on first use.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import warnings
