@@ -107,3 +107,14 @@ def test_too_few_tasks_and_a_throughput_of_nothing_are_refused():
         EnergyModel.fit(counters, pace, joules, idle_j=idle, idle_w=30.0, training=training)
     with pytest.raises(CounterError, match=r"samples_per_s = 0.0: joules per sample need a throughput"):
         per_sample(np.ones((1, 7)), np.zeros(1))
+
+
+def test_the_error_is_of_a_fifth_of_the_tasks_that_the_trial_did_not_see(monkeypatch):
+    seen, solved = [], EnergyModel._solved
+    monkeypatch.setattr(
+        EnergyModel, "_solved", lambda self, rows, chosen: seen.append(chosen) or solved(self, rows, chosen)
+    )
+    rng = np.random.default_rng(0)
+    counters, pace = rng.uniform(1.0, 2.0, (200, 7)), np.full(200, 3.0)
+    EnergyModel.fit(counters, pace, counters.sum(axis=1) / 3.0 + 1.0, idle_j=np.ones(200), idle_w=3.0)
+    assert [int(chosen.sum()) for chosen in seen] == [160, 200]

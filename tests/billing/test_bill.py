@@ -125,3 +125,12 @@ def test_a_table_ends_with_rest_and_meter():
 def test_unknown_payers_are_refused():
     with pytest.raises(SettingsError, match="Did you mean 'tenant'"):
         make_bill(random_usage(0), "tenants")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_bill_is_exact_only_if_all_its_shares_are(exact):
+    usage = random_usage(2, tenants=3)
+    shares = from_table(np.array([0.0, 1.0, 2.0, 4.0, 2.0, 4.0, 5.0, 9.0]))
+    assert shares.exact
+    bill = make_bill(usage, congestion=replace(shares, exact=exact))
+    assert all(peak.exact for peak in bill.core.values()) and bill.exact == exact
