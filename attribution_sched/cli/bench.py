@@ -43,9 +43,9 @@ def policies(as_json: Annotated[bool, typer.Option("--json", help="Print the lis
 @bench.command()
 def scenarios(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
     """List the scenarios policies can be tried in."""
-    from attribution_sched.config.scenarios import DESCRIPTIONS
+    from attribution_sched.config.scenarios import SCENARIOS
 
-    _list("What is changed in the preset", DESCRIPTIONS, as_json)
+    _list("What is changed in the preset", {name: what for name, (_, what) in SCENARIOS.items()}, as_json)
 
 
 def _list(heading: str, described: Mapping[str, str], as_json: bool) -> None:

@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from attribution_sched.cluster.objective import KindFields
-from attribution_sched.config.schema import (
-    PROFILED_PREFIX,
-    ConstantPrice,
-    DaySignal,
-    DiurnalSettings,
-    DomainLossSettings,
-    GridCarbon,
-    KindSettings,
-    LiveSignal,
-    MatrixLinks,
-    ModelSettings,
-    PhillySettings,
-    PhillyWeekSettings,
-    PoissonSettings,
-    RegionLinks,
-    SeriesSignal,
-    UniformLinks,
-)
+from attribution_sched.config.domains import ConstantPrice, DaySignal, GridCarbon, LiveSignal, SeriesSignal
+from attribution_sched.config.episode import DomainLossSettings
+from attribution_sched.config.network import RegionLinks, UniformLinks
+from attribution_sched.config.work import PROFILED_PREFIX, KindSettings, ModelSettings, TraceSettings
 from attribution_sched.errors import AttributionSchedError, NetworkError, SettingsError
 
 if TYPE_CHECKING:
@@ -112,6 +98,8 @@ def _named(key: str) -> Iterator[None]:
 
 
 def _wan(settings: Settings) -> Wan:
+    import numpy as np
+
     from attribution_sched.cluster.regions import wan_between
     from attribution_sched.cluster.wan import BandwidthTrace, LinkFailures, Wan
 
@@ -122,13 +110,13 @@ def _wan(settings: Settings) -> Wan:
         motion["failures"] = LinkFailures(**failures.model_dump())
     if network.trace is not None:
         motion["trace"] = BandwidthTrace.from_csv(network.trace, names, at_end=network.trace_at_end)
-    links = network.links
-    figures = links.model_dump(exclude={"kind"})
-    if isinstance(links, RegionLinks):
+    figures = network.links.model_dump(exclude={"kind"})
+    if isinstance(network.links, RegionLinks):
         return wan_between(names, **figures, **motion)
-    if isinstance(links, UniformLinks):
+    if isinstance(network.links, UniformLinks):
         return Wan.uniform(names, **figures, **motion)
-    return _wan_of_matrices(names, links, motion)
+    matrices: dict[str, Any] = {name: np.array(rows) for name, rows in figures.items()}
+    return Wan(names, **matrices, **motion)
 
 
 def _runtime(settings: Settings) -> Runtime:
@@ -148,20 +136,6 @@ def _both_ways(wan: Wan, efficiency: float | None) -> Wan:
         return wan
     inside = np.eye(len(wan.names), dtype=bool)
     return replace(wan, bandwidth_gbps=np.where(inside, wan.bandwidth_gbps, efficiency * wan.bandwidth_gbps))
-
-
-def _wan_of_matrices(names: tuple[str, ...], links: MatrixLinks, motion: WanMotion) -> Wan:
-    import numpy as np
-
-    from attribution_sched.cluster.wan import Wan
-
-    return Wan(
-        names,
-        bandwidth_gbps=np.array(links.bandwidth_gbps),
-        latency_s=np.array(links.latency_s),
-        price_usd_per_gb=np.array(links.price_usd_per_gb),
-        **motion,
-    )
 
 
 def _domains(settings: Settings) -> tuple[Domain, ...]:
@@ -229,15 +203,12 @@ def _arrivals(settings: Settings) -> Arrivals:
     from attribution_sched.cluster.philly import OpaqueTrace, Philly, PhillyWeek
 
     arrivals = settings.arrivals
-    if isinstance(arrivals, PoissonSettings | DiurnalSettings):
-        burst = None if arrivals.burst is None else Burst(**arrivals.burst.model_dump())
-        if isinstance(arrivals, PoissonSettings):
-            return Poisson(arrivals.rate_per_hour, burst)
-        return Diurnal(arrivals.rate_per_hour, arrivals.amplitude, arrivals.peak_hour, burst)
-    if isinstance(arrivals, PhillySettings):
-        return Philly(arrivals.rate_per_hour)
-    if isinstance(arrivals, PhillyWeekSettings):
-        return PhillyWeek(arrivals.path, arrivals.monday, arrivals.keep, arrivals.seed)
+    if not isinstance(arrivals, TraceSettings):
+        figures = arrivals.model_dump(exclude={"kind"})
+        if figures.get("burst") is not None:
+            figures["burst"] = Burst(**figures["burst"])
+        laws = {"poisson": Poisson, "diurnal": Diurnal, "philly": Philly, "philly_week": PhillyWeek}
+        return cast("Arrivals", laws[arrivals.kind](**figures))
     trace = TraceArrivals.from_csv(arrivals.path)
     if all(row.model.lower() in OPAQUE_NAMES for row in trace.rows):
         return OpaqueTrace(arrivals.path, "", keep=1, rows=trace.rows)

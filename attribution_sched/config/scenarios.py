@@ -1,6 +1,6 @@
 """Scenarios: a preset's world with one thing changed, so that policies can be tried where it hurts.
 
-:data:`DESCRIPTIONS` lists them. Hours are those of an episode of 24; in a shorter or longer one they come at the
+:data:`SCENARIOS` lists them. Hours are those of an episode of 24; in a shorter or longer one they come at the
 same share of it. Everything that is not named, the wandering network included, is as the preset has it.
 """
 
@@ -14,7 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attribution_sched.config.schema import RegionLinks, Settings
+from attribution_sched.config.network import RegionLinks
+from attribution_sched.config.schema import Settings
 from attribution_sched.config.sources import load_settings, merge
 from attribution_sched.errors import SettingsError, nearest, problem
 
@@ -51,7 +52,7 @@ def build_scenario(
     if scenario not in SCENARIOS:
         fix = nearest(scenario, SCENARIOS)
         raise SettingsError(problem("scenario", scenario, "is not a known scenario", fix))
-    return SCENARIOS[scenario](load_settings(preset), scenario)
+    return SCENARIOS[scenario][0](load_settings(preset), scenario)
 
 
 def _steady(settings: Settings, scenario: str) -> World:
@@ -75,23 +76,26 @@ def _link_cut(settings: Settings, scenario: str) -> World:
     from attribution_sched.cluster.incidents import LinkCut
 
     world = _several(settings, scenario)
-    gbps = np.array(world.cluster.wan.bandwidth_gbps)
-    np.fill_diagonal(gbps, 0.0)
+    gbps = _between_domains(world)
     source, target = (int(i) for i in np.unravel_index(np.argmax(gbps + gbps.T), gbps.shape))
     start_s, end_s = _hours(world, 10.0, 18.0)
     return replace(world, incidents=(LinkCut(source, target, start_s, end_s, CUT_TO, both_ways=True),))
 
 
 def _domain_lost(settings: Settings, scenario: str) -> World:
-    import numpy as np
-
     from attribution_sched.cluster.incidents import DomainLoss
 
     world = _several(settings, scenario)
-    gbps = np.array(world.cluster.wan.bandwidth_gbps)
-    np.fill_diagonal(gbps, 0.0)
-    lost = int(np.argmax(gbps.sum(axis=0) + gbps.sum(axis=1)))
+    gbps = _between_domains(world)
+    lost = int((gbps.sum(axis=0) + gbps.sum(axis=1)).argmax())
     return replace(world, incidents=(DomainLoss(lost, *_hours(world, 8.0, 14.0)),))
+
+
+def _between_domains(world: World) -> Any:
+    """Bandwidth of the links between domains, 0 inside one."""
+    import numpy as np
+
+    return np.where(np.eye(len(world.cluster), dtype=bool), 0.0, world.cluster.wan.bandwidth_gbps)
 
 
 def _half_domains(settings: Settings, scenario: str) -> World:
@@ -193,34 +197,20 @@ def _usual_carbon(settings: Settings) -> float | None:
     return default if default is not None else load_settings(REGIONS_PRESET).domain_defaults.carbon_g_per_kwh
 
 
-DESCRIPTIONS: Mapping[str, str] = MappingProxyType({
-    "steady": "bandwidth stands still, and no link fails",
-    "ou30": "bandwidth wanders within ±30 % of its base",
-    "link-cut": "the fastest link keeps a tenth of its bandwidth, both ways, from hour 10 to 18",
-    "load-20": "tasks arrive at 0.8 times the rate",
-    "load+20": "tasks arrive at 1.2 times the rate",
-    "domain-lost": "the best-connected domain is lost from hour 8 to 14",
-    "burst": "tasks arrive at four times the rate from hour 10 to 12",
-    "half-domains": "domains of half the devices, work in proportion: models that just fitted must be cut",
-    "domains-3": "three regions, work in proportion",
-    "domains-8": "eight regions, work in proportion",
-    "domains-16": "sixteen regions, work in proportion",
-    "domains-64": "sixty-four regions, work in proportion",
+SCENARIOS: Mapping[str, tuple[Callable[[Settings, str], World], str]] = MappingProxyType({
+    "steady": (_steady, "bandwidth stands still, and no link fails"),
+    "ou30": (_wandering, "bandwidth wanders within ±30 % of its base"),
+    "link-cut": (_link_cut, "the fastest link keeps a tenth of its bandwidth, both ways, from hour 10 to 18"),
+    "load-20": (_load(0.8), "tasks arrive at 0.8 times the rate"),
+    "load+20": (_load(1.2), "tasks arrive at 1.2 times the rate"),
+    "domain-lost": (_domain_lost, "the best-connected domain is lost from hour 8 to 14"),
+    "burst": (_burst, "tasks arrive at four times the rate from hour 10 to 12"),
+    "half-domains": (
+        _half_domains, "domains of half the devices, work in proportion: models that just fitted must be cut"
+    ),
+    "domains-3": (_domains(3), "three regions, work in proportion"),
+    "domains-8": (_domains(8), "eight regions, work in proportion"),
+    "domains-16": (_domains(16), "sixteen regions, work in proportion"),
+    "domains-64": (_domains(64), "sixty-four regions, work in proportion"),
 })  # fmt: skip
-"""Name → what is changed in the preset."""
-
-SCENARIOS: Mapping[str, Callable[[Settings, str], World]] = MappingProxyType({
-    "steady": _steady,
-    "ou30": _wandering,
-    "link-cut": _link_cut,
-    "load-20": _load(0.8),
-    "load+20": _load(1.2),
-    "domain-lost": _domain_lost,
-    "burst": _burst,
-    "half-domains": _half_domains,
-    "domains-3": _domains(3),
-    "domains-8": _domains(8),
-    "domains-16": _domains(16),
-    "domains-64": _domains(64),
-})  # fmt: skip
-"""Name → how to build it from a preset's settings."""
+"""Name → how to build it from a preset's settings, and what is changed there."""

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from attribution_sched.config.schema import Record, Settings
+from attribution_sched.config.fields import Record
+from attribution_sched.config.schema import Settings
 from attribution_sched.config.training import TrainingSettings
 from attribution_sched.config.validation_errors import settings_error
 from attribution_sched.errors import SettingsError, nearest, problem
@@ -26,7 +27,8 @@ from attribution_sched.words.text import clean_text
 TRAINING_PRESET = "hi_ppo"
 TRAINING_PRESETS = (TRAINING_PRESET,)
 _PRESETS = resources.files("attribution_sched") / "presets"
-_PATH_KEYS = (("network", "trace"), ("arrivals", "path"))
+PATH_KEYS = ("trace", "path", "config")
+"""Keys that name a data file, wherever they stand."""
 _RecordT = TypeVar("_RecordT", bound=Record)
 
 MOST_BYTES = 4_000_000
@@ -179,9 +181,7 @@ def _parse(text: str, name: str) -> dict[str, Any]:
     """Parse YAML safely; a mistake is located by line and column."""
     try:
         loader = _Loader(text)
-        node = loader.get_single_node()
-        _refuse_repeats(node, name, set())
-        document = None if node is None else loader.construct_document(node)
+        document = loader.get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}, {_position(mark)}" if mark else name
@@ -231,6 +231,18 @@ class _Loader(yaml.SafeLoader):
             self._sizes[anchor] = self._nodes - before
         return node
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice in one mapping, of which YAML would silently keep the last."""
+        keys = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in keys:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
+                    )
+                keys.add(key.value)
+        return super().construct_mapping(node, deep)
+
     def _count(self, more: int, event: Any) -> None:
         self._nodes += more
         if self._nodes > MOST_NODES:
@@ -241,47 +253,17 @@ def _refused(rule: str, event: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=rule, problem_mark=event.start_mark)
 
 
-def _refuse_repeats(node: yaml.Node | None, name: str, visited: set[int]) -> None:
-    """Refuse a key that stands twice in one mapping, of which YAML would silently keep the last."""
-    if node is None or id(node) in visited:  # aliases share nodes, and may even form a circle
-        return
-    visited.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for entry in node.value:
-            _refuse_repeats(entry, name, visited)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    keys = set()
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if key.value in keys:
-                where = f"{name}, {_position(key.start_mark)}"
-                raise SettingsError(f"{where}: the key {key.value!r} stands twice. Remove one of them")
-            keys.add(key.value)
-        _refuse_repeats(value, name, visited)
-
-
 def _position(mark: Any) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}"
 
 
-def _each(part: Any) -> list[dict[str, Any]]:
-    """Records of a list or of a mapping by name; whatever else stands there is for the schema to refuse."""
-    values = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    return [value for value in values if isinstance(value, dict)]
-
-
-def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _anchored(part: Any, folder: Path) -> Any:
     """Let relative paths of data files start at the folder of the document that names them."""
-    for section, key in _PATH_KEYS:
-        part = document.get(section)
-        if isinstance(part, dict) and isinstance(part.get(key), str):
-            part[key] = str((folder / part[key]).resolve())
-    for part in _each(document.get("models")):
-        if isinstance(part.get("config"), str):
-            part["config"] = str((folder / part["config"]).resolve())
-    for part in [*_each(document.get("domains")), *_each([document.get("domain_defaults")])]:
-        for signal in (part.get("carbon"), part.get("electricity")):
-            if isinstance(signal, dict) and isinstance(signal.get("path"), str):
-                signal["path"] = str((folder / signal["path"]).resolve())
-    return document
+    if isinstance(part, list):
+        return [_anchored(each, folder) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: str((folder / each).resolve()) if key in PATH_KEYS and isinstance(each, str) else _anchored(each, folder)
+        for key, each in part.items()
+    }

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from attribution_sched.config.schema import RULE
+from attribution_sched.config.fields import RULE
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.limits import Why
 from attribution_sched.words.text import clean_text

@@ -19,7 +19,8 @@ from attribution_sched.cluster.incidents import DomainLoss, LinkCut
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Reward, Runtime, World
 from attribution_sched.config import Settings, load_settings, load_training_settings, preset_names
-from attribution_sched.config.schema import EpisodeSettings, MotionSettings, RuntimeSettings
+from attribution_sched.config.episode import EpisodeSettings, RuntimeSettings
+from attribution_sched.config.network import MotionSettings
 from attribution_sched.config.sources import merge
 
 SMALL = {
