@@ -90,7 +90,7 @@ def write(
     content = pack(packed, {"checkpoint": json.dumps(about, sort_keys=True)})
     try:
         _sweep(target)
-        _replace(target, content)
+        replace_file(target, content)
     except OSError as error:
         rule = f"cannot be written ({error.strerror or error})"
         raise CheckpointError(problem("checkpoint", str(path), rule, "Give another path or make room")) from error
@@ -326,7 +326,7 @@ def _refuse_odd_numbers(arrays: Mapping[str, NDArray[Any]], path: str, any_numbe
             raise CheckpointError(problem(f"checkpoint weight {name}", "NaN or infinity", rule, fix))
 
 
-def _replace(target: Path, content: bytes) -> None:
+def replace_file(target: Path, content: bytes) -> None:
     """Put a file in its place in one step, on the disk and not only in its cache."""
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:

@@ -39,7 +39,7 @@ FIGURES = (
     "reward",
 )  # fmt: skip
 KEEP, SYNTHETIC_SEED = 3, 3_195_000
-HEAVY = ("hi-ppo[quick]", "hi-ppo", "rule+fork", "exact-switch", "exact", "exact-resolve", "auto")
+HEAVY = ("hi-ppo[quick]", "hi-ppo", "rule+fork", "exact-switch", "exact", "exact-resolve")
 """Played last; of Hi-PPO's variants only the one without thinking: the others differ in what they know of links."""
 
 

@@ -7,18 +7,16 @@ size per domain this is the plain model of one resource per task; several let ta
     u_ij = (R_ij − w_eff · waiting_r_eff) · weight_i
 
 sets what plan j earns task i against waiting: R_ij is the view's reward, paid per interval of the baseline's work, and
-waiting_r_eff the R_eff of an interval in the queue. r_ij is the number of devices. The weight says how work counts,
-with W_i the intervals that the baseline would need for the steps left: ``work`` (W_i: what the whole task earns),
-``rate`` (1: what it earns per interval) or ``ratio`` (1/W_i: per interval and unit of work, as in Smith's rule for the
-least weighted completion time; devices of a short task are free again soon). Running tasks are not moved. A task that
-has no plan inside one domain gets the best speed-proportional pipeline over the fewest domains that hold it, from
-the devices the assignment leaves free.
+waiting_r_eff the R_eff of an interval in the queue. r_ij is the number of devices. The weight is 1/W_i, with W_i the
+intervals that the baseline would need for the steps left, as in Smith's rule for the least weighted completion time:
+devices of a short task are free again soon. Running tasks are not moved. A task that has no plan inside one domain gets
+the best speed-proportional pipeline over the fewest domains that hold it, from the devices the assignment leaves
+free.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,19 +24,15 @@ import numpy as np
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, DP, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.planning.instance import Instance, usable_devices
 from attribution_sched.planning.segment_table import first_twins, plans_inside, twins
 from attribution_sched.rivals.assignment import NONE, Assignment, Solution
-from attribution_sched.rivals.assignment_solvers import Smoothing, check_limits, solve_dual_smoothing, solve_milp
+from attribution_sched.rivals.assignment_solvers import Smoothing, solve_dual_smoothing, solve_milp
 from attribution_sched.scheduler.rules import fewest_domains
 from attribution_sched.types import BoolArray, FloatArray, IntArray, Task
 
 WAITING_R_EFF = -1.0
 """R_eff credited to a task that waits: what a world sets by default."""
-
-WEIGHTS = {"work": 1.0, "rate": 0.0, "ratio": -1.0}
-"""Ways to weigh a task, as the exponent of its work."""
 
 LEAST_WORK_S = 1.0
 """Work that a task is taken to have at least, so that a ratio stays finite."""
@@ -46,7 +40,7 @@ LEAST_WORK_S = 1.0
 NODES = 1000
 """Nodes, not seconds: the same queue is placed alike on a busy machine."""
 
-QUICK = Smoothing(stages=5, steps=20, rounds=200)
+QUICK = Smoothing(stages=5, steps=20, rounds=50)
 """Effort of one decision: queues are short, and a decision should take milliseconds."""
 
 
@@ -67,18 +61,14 @@ class Offers:
     devices: IntArray
 
 
-def sizes_within(free_devices: IntArray, all_sizes: bool) -> tuple[IntArray, IntArray]:
-    """Columns of a decision: the domain and the most devices of each, shapes ``(M,)``.
+def sizes_within(free_devices: IntArray) -> tuple[IntArray, IntArray]:
+    """Columns of a decision, shapes ``(M,)``: the domain and the most devices, every power of two it has room for.
 
     Args:
         free_devices: Free devices per domain, shape ``(K,)``.
-        all_sizes: Every power of two that a domain has room for, or only one column with all its room.
     """
     pairs = [
-        (domain, size)
-        for domain, room in enumerate(int(r) for r in free_devices)
-        if room > 0
-        for size in ([2**i for i in range(room.bit_length())] if all_sizes else [room])
+        (domain, 2**i) for domain, room in enumerate(free_devices.tolist()) for i in range(max(0, room).bit_length())
     ]
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
@@ -114,20 +104,12 @@ def _best_within(reward: FloatArray, held: IntArray, within: BoolArray) -> int:
 class _Optimiser:
     """What both policies share: the problem of a decision, and plans from its solution."""
 
-    def __init__(
-        self, solver: Callable[[Assignment], Solution], weight: str, waiting_r_eff: float, all_sizes: bool
-    ) -> None:
-        if weight not in WEIGHTS:
-            raise SettingsError(
-                problem("weight", weight, "is not a known way to weigh a task", nearest(weight, WEIGHTS))
-            )
-        if not np.isfinite(waiting_r_eff):
-            raise SettingsError(problem("waiting_r_eff", waiting_r_eff, "must be finite", "Use the world's, say -1"))
-        self._solver = solver
-        self._exponent = WEIGHTS[weight]
-        self.waiting_r_eff = waiting_r_eff
-        self.all_sizes = all_sizes
+    def __init__(self) -> None:
         self._last: tuple[object, dict[int, Plan]] | None = None
+
+    def solve(self, programme: Assignment) -> Solution:
+        """Solve the problem of a decision."""
+        raise NotImplementedError
 
     def reset(self, seed: int) -> None:
         """Forget the last decision."""
@@ -153,12 +135,12 @@ class _Optimiser:
 
     def _solve(self, view: Decision) -> dict[int, Plan]:
         free_devices = usable_devices(view)
-        domains, sizes = sizes_within(free_devices, self.all_sizes)
+        domains, sizes = sizes_within(free_devices)
         if not view.queue or not len(domains):
             return {}
         found = {kind: offers(view, kind, domains, sizes) for kind in dict.fromkeys(t.kind_index for t in view.queue)}
         programme = self.programme(view, found, free_devices, domains)
-        choice = self._solver(programme).choice
+        choice = self.solve(programme).choice
         planned = {}
         for task, j in zip(view.queue, choice.tolist(), strict=True):
             if j != NONE:
@@ -179,8 +161,7 @@ class _Optimiser:
     def _earned(self, view: Decision, task: Task, reward: FloatArray) -> FloatArray:
         """What plans of some reward are worth to a task over waiting."""
         work_s = max(LEAST_WORK_S, task.steps_left * float(view.base_step_s[task.kind_index]))
-        weight = (work_s / view.reward.interval_s) ** self._exponent
-        earned: FloatArray = (reward - view.reward.w_eff * self.waiting_r_eff) * weight
+        earned: FloatArray = (reward - view.reward.w_eff * WAITING_R_EFF) * (view.reward.interval_s / work_s)
         return earned
 
     def _pipelines(self, view: Decision, homeless: list[Task], left: IntArray) -> dict[int, Plan]:
@@ -191,7 +172,7 @@ class _Optimiser:
             if view.max_segments < 2 or task.kind_index in hopeless:
                 continue
             plan = fewest_domains(replace(view, free_devices=left), task.kind_index)
-            waiting = view.reward.w_eff * self.waiting_r_eff
+            waiting = view.reward.w_eff * WAITING_R_EFF
             if plan is None or value(view, PlanBatch.of([plan]), task.kind_index).reward[0] <= waiting:
                 hopeless.add(task.kind_index)
                 continue
@@ -210,51 +191,20 @@ def _moved(plan: Plan, domain: int) -> Plan:
 
 
 class IntegerProgramme(_Optimiser):
-    """Joint placement of the queue by mixed-integer programming (HiGHS).
-
-    Args:
-        nodes: Nodes of the search that a decision may look at; the best choice found by then is used.
-        relative_gap: Gap at which HiGHS may stop.
-        weight: How a task's work counts: ``ratio``, ``rate`` or ``work``.
-        waiting_r_eff: R_eff of a task that waits.
-        all_sizes: Offer plans of every size in a domain; False offers each domain's best plan only.
-    """
+    """Joint placement of the queue by mixed-integer programming (HiGHS)."""
 
     name = "integer-programme"
 
-    def __init__(
-        self,
-        nodes: int = NODES,
-        relative_gap: float = 1e-4,
-        weight: str = "ratio",
-        waiting_r_eff: float = WAITING_R_EFF,
-        all_sizes: bool = True,
-    ) -> None:
-        check_limits(math.inf, relative_gap, nodes)
-
-        def solve(given: Assignment) -> Solution:
-            return solve_milp(given, math.inf, relative_gap, nodes)
-
-        super().__init__(solve, weight, waiting_r_eff, all_sizes)
+    def solve(self, programme: Assignment) -> Solution:
+        """Look at so many nodes; the best choice met by then is used."""
+        return solve_milp(programme, math.inf, nodes=NODES)
 
 
 class DualSmoothing(_Optimiser):
-    """Joint placement of the queue by dual smoothing.
-
-    Args:
-        smoothing: How far to go per decision.
-        weight: How a task's work counts: ``ratio``, ``rate`` or ``work``.
-        waiting_r_eff: R_eff of a task that waits.
-        all_sizes: Offer plans of every size in a domain; False offers each domain's best plan only.
-    """
+    """Joint placement of the queue by dual smoothing."""
 
     name = "dual-smoothing"
 
-    def __init__(
-        self,
-        smoothing: Smoothing = QUICK,
-        weight: str = "ratio",
-        waiting_r_eff: float = WAITING_R_EFF,
-        all_sizes: bool = True,
-    ) -> None:
-        super().__init__(lambda given: solve_dual_smoothing(given, smoothing), weight, waiting_r_eff, all_sizes)
+    def solve(self, programme: Assignment) -> Solution:
+        """Go as far as a decision has time for."""
+        return solve_dual_smoothing(programme, QUICK)

@@ -25,9 +25,8 @@ import numpy as np
 
 from attribution_sched.errors import SettingsError, problem
 from attribution_sched.rivals.assignment import NONE, Assignment, Repair, Solution, by_pool, repaired
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import FloatArray
 
-MILP = "milp"
 UNLIMITED_S = 1e7
 MOST_NODES = 2**31 - 1
 TINY_PAIRS = 32
@@ -35,16 +34,6 @@ TINY_PAIRS = 32
 
 EXACT = 1e-9
 """Relative gap below which two floating-point sums of utilities are the same."""
-
-
-def check_limits(time_limit_s: float, relative_gap: float, nodes: int | None = None) -> None:
-    """Raise ``SettingsError`` unless the limits make sense."""
-    if nodes is not None and not nodes >= 1:
-        raise SettingsError(problem("nodes", nodes, "must be >= 1", "Give HiGHS some nodes to look at"))
-    if not time_limit_s > 0:
-        raise SettingsError(problem("time_limit_s", time_limit_s, "must be > 0", "Give HiGHS some seconds"))
-    if not 0 <= relative_gap < 1:
-        raise SettingsError(problem("relative_gap", relative_gap, "must lie in [0, 1)", "Use 0.01 for one per cent"))
 
 
 def solve_milp(
@@ -58,16 +47,19 @@ def solve_milp(
         relative_gap: HiGHS stops when the bound lies within this share of the value; 0 asks for a proof.
         nodes: Nodes of the search that HiGHS may look at; what is found by then is always the same.
     """
-    check_limits(time_limit_s, relative_gap, nodes)
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
+    if not (time_limit_s > 0 and 0 <= relative_gap < 1 and (nodes is None or nodes >= 1)):
+        given = (time_limit_s, relative_gap, nodes)
+        rule = "must be > 0, in [0, 1) and >= 1"
+        raise SettingsError(problem("time_limit_s, relative_gap, nodes", given, rule, "Use 60, 1e-4 and 1000"))
     start = time.perf_counter()
     tasks, columns = np.nonzero(programme.admissible)
     n, pairs = programme.shape[0], len(tasks)
+    choice = np.full(n, NONE)
     if pairs == 0:
-        spent = time.perf_counter() - start
-        return Solution(np.full(n, NONE), 0.0, 0.0, spent, "optimal", MILP, 0)
+        return Solution(choice, 0.0, 0.0, time.perf_counter() - start, "optimal")
     pools = programme.pools[columns]
     scale = _power_of_two(programme.capacity)
     entries = np.concatenate([np.ones(pairs), programme.demand[tasks, columns] / scale[pools]])
@@ -87,24 +79,25 @@ def solve_milp(
             "time_limit": min(time_limit_s, UNLIMITED_S),
             "mip_rel_gap": relative_gap,
             "presolve": pairs <= TINY_PAIRS,
-            "node_limit": MOST_NODES if nodes is None else nodes,
+            "node_limit": nodes or MOST_NODES,
         },
     )
-    choice = np.full(n, NONE)
     if found.x is not None:
         taken = found.x > 0.5
         choice[tasks[taken]] = columns[taken]
-    bound = _milp_bound(programme, utility, tasks, found.mip_dual_bound, worth)
     # HiGHS may overstep a capacity by its own tolerance, or stop empty-handed: the repair settles both.
     if found.x is None or not programme.feasible(choice):
         choice = repaired(programme, choice)
-    value = programme.value(choice)
+    value, reported = programme.value(choice), found.mip_dual_bound
+    # Its bound is never worse than every task in its favourite column.
+    bound = float(np.where(programme.admissible, programme.utility, 0.0).max(axis=1).sum())
+    if reported is not None and np.isfinite(reported):
+        bound = min(bound, -reported * worth)
     bound = max(bound, value)
-    met = bound - value <= max(relative_gap, EXACT) * abs(value)
-    looked_at = int(found.mip_node_count or 0)
-    spent = time.perf_counter() - start
-    left = "time limit" if nodes is None else "node limit"
-    return Solution(choice, value, bound, spent, "optimal" if met else left, MILP, looked_at)
+    status = "time limit" if nodes is None else "node limit"
+    if bound - value <= max(relative_gap, EXACT) * abs(value):
+        status = "optimal"
+    return Solution(choice, value, bound, time.perf_counter() - start, status)
 
 
 def _power_of_two(size: FloatArray) -> FloatArray:
@@ -113,26 +106,18 @@ def _power_of_two(size: FloatArray) -> FloatArray:
     return np.where(size > 0, np.exp2(exponent - 9.0), 1.0)
 
 
-def _milp_bound(
-    programme: Assignment, utility: FloatArray, tasks: IntArray, reported: float | None, worth: float
-) -> float:
-    """The solver's bound, but never worse than every task in its favourite column."""
-    best = np.zeros(programme.shape[0])
-    np.maximum.at(best, tasks, utility)
-    trivial = float(best.sum())
-    return min(trivial, -reported * worth) if reported is not None and np.isfinite(reported) else trivial
-
-
-SMOOTHED = "dual smoothing"
-
 FLAT = 1e-3
 """Least curvature of a pool's price, as a share of the largest: an unused pool must not take endless steps."""
 
-REBUILDING = 80_000_000
+REBUILDING = 8_000_000
 """Most rounds of re-building times N²."""
 
 SETTLED = 1e-6
 """Relative change of the prices below which a stage ends."""
+
+
+HOTTEST, COOLEST = 0.3, 0.001
+"""First and last temperature, as shares of the mean best utility of a task."""
 
 
 @dataclass(frozen=True)
@@ -142,31 +127,21 @@ class Smoothing:
     Attributes:
         stages: Temperatures, falling geometrically; each has its own descent and one draw of the soft choice.
         steps: Most dual steps per stage.
-        hottest: First temperature, as a share of the mean best utility of a task.
-        coolest: Last temperature, likewise.
-        rounds: Most rounds of re-building; above some 130 tasks they fall as 1/N², for they matter less and cost more.
-        candidates: Columns per task that the repair considers.
+        rounds: Most rounds of re-building; above some 60 tasks they fall as 1/N², for they matter less and cost more.
         relative_gap: Stop as soon as the duality gap is this share of the bound.
         seed: Seed of the draws.
     """
 
     stages: int = 10
     steps: int = 40
-    hottest: float = 0.3
-    coolest: float = 0.001
-    rounds: int = 5000
-    candidates: int = 12
+    rounds: int = 2000
     relative_gap: float = 1e-3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("stages", 1), ("steps", 1), ("rounds", 0), ("candidates", 1), ("relative_gap", 0.0)):
-            value = getattr(self, name)
-            if not value >= least:
-                raise SettingsError(problem(name, value, f"must be >= {least}", "Raise it"))
-        if not 0 < self.coolest <= self.hottest < np.inf:
-            given = (self.hottest, self.coolest)
-            raise SettingsError(problem("hottest, coolest", given, "must be finite, falling and > 0", "Use 0.3, 0.001"))
+        if not (self.stages >= 1 and self.steps >= 1 and self.rounds >= 0 and self.relative_gap >= 0.0):
+            rule = "needs stages and steps >= 1, rounds and relative_gap >= 0"
+            raise SettingsError(problem("smoothing", self, rule, "Use Smoothing()"))
 
 
 class _Point(NamedTuple):
@@ -220,10 +195,8 @@ class _Descent:
 
     def __init__(self, dual: Dual) -> None:
         self.dual = dual
-        self.price = np.zeros(len(dual.room))
-        self.best_price = self.price
+        self.price = self.best_price = np.zeros(len(dual.room))
         self.bound = np.inf
-        self.steps = 0
 
     def run(self, temperature: float, most: int) -> None:
         """Descend at one temperature, from where the last stage ended."""
@@ -231,7 +204,6 @@ class _Descent:
         momentum, stride, last = 1.0, 1.0, np.inf
         for _ in range(most):
             point = self.dual.at(ahead, temperature)
-            self.steps += 1
             if point.bound < self.bound:
                 self.bound, self.best_price = point.bound, ahead
             if point.smooth > last:
@@ -264,22 +236,25 @@ def solve_dual_smoothing(programme: Assignment, smoothing: Smoothing | None = No
     given = smoothing or Smoothing()
     start = time.perf_counter()
     rng = np.random.default_rng(given.seed)
-    dual, repair = Dual(programme), Repair(programme, given.candidates)
+    dual, repair = Dual(programme), Repair(programme)
     descent = _Descent(dual)
-    choice, value = np.full(programme.shape[0], NONE), 0.0
+    n = programme.shape[0]
+    choice, value, bound = np.full(n, NONE), 0.0, 0.0
     if repair.unit > 0.0:
-        for temperature in repair.unit * np.geomspace(given.hottest, given.coolest, given.stages):
+        for temperature in repair.unit * np.geomspace(HOTTEST, COOLEST, given.stages):
             descent.run(float(temperature), given.steps)
-            drawn = repair.rounded(dual.reduced(descent.price), float(temperature), rng)
+            # Gumbel noise turns "the best" into a draw from the softmax; "none" stands at 0.
+            reduced = dual.reduced(descent.price)
+            noisy = reduced + temperature * rng.gumbel(size=reduced.shape)
+            drawn = np.where(noisy.max(axis=1) > temperature * rng.gumbel(size=n), noisy.argmax(axis=1), NONE)
+            drawn = repair.mended(drawn, noisy)
             if programme.value(drawn) > value:
                 choice, value = drawn, programme.value(drawn)
             if descent.bound - value <= given.relative_gap * descent.bound:
                 break
-        target = descent.bound * (1.0 - given.relative_gap)
-        rounds = min(given.rounds, REBUILDING // programme.shape[0] ** 2)
+        rounds, target = min(given.rounds, REBUILDING // n**2), descent.bound * (1.0 - given.relative_gap)
         choice = repair.rebuilt(choice, dual.reduced(descent.best_price), rounds, target, rng)
-    value = programme.value(choice)
-    bound = max(value, descent.bound) if repair.unit > 0.0 else 0.0
+        value = programme.value(choice)
+        bound = max(value, descent.bound)
     met = bound - value <= given.relative_gap * bound
-    spent = time.perf_counter() - start
-    return Solution(choice, value, bound, spent, "optimal" if met else "gap left", SMOOTHED, descent.steps)
+    return Solution(choice, value, bound, time.perf_counter() - start, "optimal" if met else "gap left")

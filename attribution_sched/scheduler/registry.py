@@ -214,14 +214,6 @@ _SPECS = (
         caps=True,
     ),
     PolicySpec(
-        "auto",
-        "plays the shipped policies in the twin of this very world and decides as the best of them",
-        "attribution_sched.rivals.auto",
-        "Auto",
-        pairs=True,
-        caps=True,
-    ),
-    PolicySpec(
         "sjf+correct",
         "shortest job first, each plan corrected by small changes",
         "attribution_sched.rivals.hybrid",

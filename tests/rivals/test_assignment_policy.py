@@ -10,7 +10,6 @@ from attribution_sched.cluster.models import model
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.world import TaskKind
-from attribution_sched.errors import SettingsError
 from attribution_sched.planning.instance import usable_devices
 from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.rivals.assignment_policy import DualSmoothing, IntegerProgramme, offers, sizes_within
@@ -34,16 +33,14 @@ def waiting(*tasks, **changes):
 
 
 def test_sizes_are_powers_of_two_within_the_room():
-    domains, sizes = sizes_within(np.array([5, 0, 1]), all_sizes=True)
+    domains, sizes = sizes_within(np.array([5, 0, 1]))
     assert list(zip(domains.tolist(), sizes.tolist(), strict=True)) == [(0, 1), (0, 2), (0, 4), (2, 1)]
-    domains, sizes = sizes_within(np.array([5, 0, 1]), all_sizes=False)
-    assert list(zip(domains.tolist(), sizes.tolist(), strict=True)) == [(0, 5), (2, 1)]
-    assert len(sizes_within(np.array([0, 0]), all_sizes=True)[0]) == 0
+    assert len(sizes_within(np.array([0, 0]))[0]) == 0
 
 
 def test_an_offer_is_the_best_plan_of_its_size():
     seen, _ = waiting(BERT, GPT2)
-    domains, sizes = sizes_within(usable_devices(seen), all_sizes=True)
+    domains, sizes = sizes_within(usable_devices(seen))
     for kind in (0, 1):
         found = offers(seen, kind, domains, sizes)
         for j, (domain, size) in enumerate(zip(domains.tolist(), sizes.tolist(), strict=True)):
@@ -68,7 +65,7 @@ def test_the_queue_is_placed_jointly_and_optimally(make):
     seen, _ = waiting(BERT, GPT2, BERT, GPT2, cluster=tiny_cluster(1, 4, motion={"spread": 0.0}), max_segments=1)
     policy, rooms = make(), usable_devices(seen)
     assert len(seen.queue) == 4
-    domains, sizes = sizes_within(rooms, all_sizes=True)
+    domains, sizes = sizes_within(rooms)
     found = {kind: offers(seen, kind, domains, sizes) for kind in (0, 1)}
     programme = policy.programme(seen, found, rooms, domains)
     planned = policy.plans(seen)
@@ -95,14 +92,6 @@ def test_the_order_of_the_queue_is_theirs(make):
     other = next(task.slot for task in seen.queue if task.slot != chosen)
     pend(engine, other)
     assert policy.decide(view(engine)) is None
-
-
-@pytest.mark.parametrize(("weight", "first"), [("work", 0), ("ratio", 1)])
-def test_the_weight_says_how_work_counts(weight, first):
-    short = replace(GPT2, steps=(20, 20), priority=0)
-    seen, _ = waiting(LONG, short, cluster=tiny_cluster(1, 1, motion={"spread": 0.0}), max_segments=1)
-    chosen = IntegerProgramme(weight=weight).select(seen)
-    assert {task.slot: task.kind_index for task in seen.queue}[chosen] == first
 
 
 @pytest.mark.parametrize("make", POLICIES)
@@ -155,16 +144,6 @@ def test_a_choice_for_one_world_is_not_taken_for_another():
     assert policy.plans(seen) is first
     twin, _ = waiting(BERT)
     assert policy.plans(twin) is not first
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"weight": "works"}, "Did you mean 'work'"), ({"waiting_r_eff": np.nan}, "waiting_r_eff"),
-     ({"nodes": 0}, "nodes")],
-)  # fmt: skip
-def test_settings_that_make_no_sense_are_refused(changes, message):
-    with pytest.raises(SettingsError, match=message):
-        IntegerProgramme(**changes)
 
 
 def test_nobody_is_left_out_when_there_is_room_for_all():

@@ -146,8 +146,8 @@ def test_every_policy_states_whether_it_pairs():
     for name, spec in POLICIES.items():
         assert spec.pairs == pairs(spec.make()), name
         thinks = name.startswith("hi-ppo") or name == "rule+fork"
-        assert spec.caps == (thinks or name in {"rule", "auto"}), name
-    assert all(POLICIES[name].pairs for name in (*PACKERS, "hi-ppo", "rule+fork", "auto"))
+        assert spec.caps == (thinks or name == "rule"), name
+    assert all(POLICIES[name].pairs for name in (*PACKERS, "hi-ppo", "rule+fork"))
     assert not POLICIES["rule"].pairs
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, PRECISION, STOP, TP
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
-from attribution_sched.planning.exact.chains import G_CAP, G_DOLLAR, G_TIME, Pricing, Space
+from attribution_sched.planning.exact.chains import G_CAP, G_DOLLAR, G_TIME, Space, hop, write_segment
+from attribution_sched.planning.exact.problem import Pricing
 from attribution_sched.planning.exact.profiles import FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, SLOWEST_S, WORK_S
 from attribution_sched.types import FloatArray, IntArray
 
@@ -110,7 +110,6 @@ def held_karp(
     model = pricing.workload.model
     n_layers = tables.n_layers[model]
     boundary = tables.boundary[model]
-    prices = pricing.domains.price_usd_per_byte
     k_count, m, micro = ids.shape[0], space.microbatches, space.micro
     floors = space.floors
     with_bill = goal[G_DOLLAR] > 0.0 or goal[G_CAP] < np.inf
@@ -152,14 +151,11 @@ def held_karp(
                                 segment = space.profiles[space.classes[k], o, i, end]
                                 if segment[MAX_TAIL] < tail_stages:
                                     continue
-                                there, back, bill = 0.0, 0.0, tail_bill
+                                there, back, bill = 0.0, 0.0, 0.0
                                 if rank >= 0:
                                     volume = micro * (4.0 if space.options[o, 3] == 0 else 2.0) * boundary[end]
-                                    there = pricing.latency[k, after] + volume / pricing.bandwidth[k, after]
-                                    bill += m * volume * prices[k, after]
-                                    if training:
-                                        back = pricing.latency[after, k] + volume / pricing.bandwidth[after, k]
-                                        bill += m * volume * prices[after, k]
+                                    there, back, bill = hop(pricing, k, after, volume, m)
+                                bill += tail_bill
                                 # Most tails are too slow by a glance.
                                 glance = max(m * segment[SLOWEST_S], tail_z + segment[WORK_S] + there + back)
                                 if not goal[G_TIME] * (glance + floors.work_s[i]) + goal[G_DOLLAR] * bill < best:
@@ -225,16 +221,7 @@ def _write(
     plan[:, :] = 0
     first, p = 0, 0
     while True:
-        row = plan[p]
-        row[DOMAIN] = domain
-        row[FIRST] = first
-        row[STOP] = stop
-        row[DP] = space.options[option, 0]
-        row[TP] = space.options[option, 1]
-        row[PP] = space.options[option, 2]
-        row[PRECISION] = space.options[option, 3]
-        row[MICROBATCH] = micro
-        row[MICROBATCHES] = m
+        write_segment(plan[p], domain, first, stop, space.options[option], micro, m)
         if parent < 0:
             return
         domain = links[parent, L_DOMAIN]

@@ -9,16 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays, Workload, split_stages, tp_index
+from attribution_sched.cluster.cost import split_stages, tp_index
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.kernels import kernel
-from attribution_sched.planning.exact.problem import Problem
+from attribution_sched.planning.exact.problem import Pricing, Problem
 from attribution_sched.planning.segment_table import (
-    BACKWARD_S,
-    END_S,
     FIXED_BYTES,
-    FORWARD_S,
     HELD_BYTES,
     STAGE_BUSY_S,
     STAGE_COLUMNS,
@@ -41,96 +37,29 @@ ANY_TAIL = 1e9
 
 
 @kernel(allocates=True)
-def fill(
-    domains: DomainArrays,
-    runtime: RuntimeArrays,
-    power_law: PowerArrays,
-    tables: CostTables,
-    workload: Workload,
-    domain: int,
-    option: IntArray,
-    micro: int,
-    microbatches: int,
-    out: FloatArray,
-) -> None:
-    """Profile every segment ``[i, j)`` of one layout, shape ``(N + 1, N + 1, 10)``."""
-    dp, tp, pp, precision = option[0], option[1], option[2], option[3]
-    here = domains.rows[domain]
-    n = tables.n_layers[workload.model]
-    prefix = tables.times_s[workload.model, here.gpu, precision, tp_index(tp), 0]
-    cuts = np.zeros(pp + 1, dtype=np.int64)
-    element = 4.0 if precision == 0 else 2.0
-    stage = np.zeros(len(STAGE_COLUMNS))
-    for i in range(n):
-        for j in range(i + pp, n + 1):
-            split_stages(prefix, i, j, pp, 0, cuts)
-            row = out[i, j]
-            work, busy, slowest, tail = 0.0, 0.0, -1.0, ANY_TAIL
-            for s in range(pp):
-                write_stage(
-                    domains, runtime, power_law, tables, workload, domain, cuts[s], cuts[s + 1], dp, tp, precision,
-                    micro, microbatches, stage,
-                )  # fmt: skip
-                forward, backward = stage[FORWARD_S], stage[BACKWARD_S]
-                after = pp - 1 - s
-                busy += stage[STAGE_BUSY_S] / pp
-                if forward + backward > slowest:
-                    slowest = forward + backward
-                    row[SLOWEST_FORWARD_S] = forward
-                    row[SLOWEST_BACKWARD_S] = backward
-                    row[BEFORE_S] = work
-                    row[STAGES_AFTER] = after
-                work += forward + backward
-                if s + 1 < pp:
-                    volume = micro * element * tables.boundary[workload.model, cuts[s + 1]]
-                    send = here.fabric_latency_s + volume / dp / here.fabric_bytes_per_s
-                    work += 2.0 * send if workload.training else send
-                left, held = here.memory_bytes - stage[FIXED_BYTES], stage[HELD_BYTES]
-                if left < min(1, microbatches) * held:
-                    tail = -1.0
-                elif held > 0.0 and np.floor(left / held) < microbatches:
-                    # One microbatch is in flight for this stage and one for each stage behind it.
-                    tail = min(tail, np.floor(left / held) - after - 1.0)
-                if s == 0:
-                    row[FIRST_FORWARD_S] = forward
-                    row[FIRST_END_S] = stage[END_S]
-            row[WORK_S] = work
-            row[SLOWEST_S] = slowest
-            row[BUSY_S] = busy
-            row[MAX_TAIL] = tail
-
-
-@kernel(allocates=True)
 def _stages(
-    domains: DomainArrays,
-    runtime: RuntimeArrays,
-    power_law: PowerArrays,
-    tables: CostTables,
-    workload: Workload,
-    domain: int,
-    option: IntArray,
-    micro: int,
-    microbatches: int,
-    i: int,
-    j: int,
-    cuts: IntArray,
+    pricing: Pricing, domain: int, option: IntArray, micro: int, microbatches: int, i: int, j: int, cuts: IntArray,
     out: FloatArray,
-) -> None:
-    """Write what the step time depends on: per stage forward, backward, end and send seconds and memory limit."""
+) -> None:  # fmt: skip
+    """Write of each stage forward, backward and end seconds, bytes sent on, memory limit and compute seconds.
+
+    The limit is minus the microbatches that there is room for; infinite where not even one fits.
+    """
     dp, tp, pp, precision = option[0], option[1], option[2], option[3]
-    here = domains.rows[domain]
-    prefix = tables.times_s[workload.model, here.gpu, precision, tp_index(tp), 0]
-    split_stages(prefix, i, j, pp, 0, cuts)
+    tables, model = pricing.tables, pricing.workload.model
+    here = pricing.domains.rows[domain]
+    split_stages(tables.times_s[model, here.gpu, precision, tp_index(tp), 0], i, j, pp, 0, cuts)
     element = 4.0 if precision == 0 else 2.0
     stage = np.zeros(len(STAGE_COLUMNS))
     for s in range(pp):
         a, z = cuts[s], cuts[s + 1]
         write_stage(
-            domains, runtime, power_law, tables, workload, domain, a, z, dp, tp, precision, micro, microbatches, stage
+            pricing.domains, pricing.runtime, pricing.power_law, tables, pricing.workload, domain, a, z, dp, tp,
+            precision, micro, microbatches, stage,
         )  # fmt: skip
         out[s, :3] = stage[:3]
         # A send that leaves the domain carries the whole microbatch, whatever the layout.
-        volume = micro * element * tables.boundary[workload.model, z]
+        volume = micro * element * tables.boundary[model, z]
         out[s, 3] = volume / dp if s + 1 < pp else volume
         left, held = here.memory_bytes - stage[FIXED_BYTES], stage[HELD_BYTES]
         out[s, 4] = -np.inf
@@ -138,32 +67,51 @@ def _stages(
             out[s, 4] = np.inf
         elif held > 0.0:
             out[s, 4] = -np.floor(left / held)
+        out[s, 5] = stage[STAGE_BUSY_S]
+
+
+@kernel(allocates=True)
+def fill(pricing: Pricing, domain: int, option: IntArray, micro: int, microbatches: int, out: FloatArray) -> None:
+    """Profile every segment ``[i, j)`` of one layout, shape ``(N + 1, N + 1, 10)``."""
+    pp, here = option[2], pricing.domains.rows[domain]
+    n = pricing.tables.n_layers[pricing.workload.model]
+    cuts, stages = np.zeros(pp + 1, dtype=np.int64), np.zeros((pp, 6))
+    for i in range(n):
+        for j in range(i + pp, n + 1):
+            _stages(pricing, domain, option, micro, microbatches, i, j, cuts, stages)
+            row = out[i, j]
+            work, busy, slowest, tail = 0.0, 0.0, -1.0, ANY_TAIL
+            for s in range(pp):
+                forward, backward, _, sent, limit, compute = stages[s]
+                after = pp - 1 - s
+                busy += compute / pp
+                if forward + backward > slowest:
+                    slowest = forward + backward
+                    row[SLOWEST_FORWARD_S], row[SLOWEST_BACKWARD_S] = forward, backward
+                    row[BEFORE_S], row[STAGES_AFTER] = work, after
+                work += forward + backward
+                if s + 1 < pp:
+                    send = here.fabric_latency_s + sent / here.fabric_bytes_per_s
+                    work += 2.0 * send if pricing.workload.training else send
+                if limit == np.inf:
+                    tail = -1.0
+                elif -limit < microbatches:
+                    # One microbatch is in flight for this stage and one for each stage behind it.
+                    tail = min(tail, -limit - after - 1.0)
+            row[FIRST_FORWARD_S], row[FIRST_END_S] = stages[0, 0], stages[0, 2]
+            row[WORK_S], row[SLOWEST_S], row[BUSY_S], row[MAX_TAIL] = work, slowest, busy, tail
 
 
 @kernel(allocates=True)
 def keep_undominated(
-    domains: DomainArrays,
-    runtime: RuntimeArrays,
-    power_law: PowerArrays,
-    tables: CostTables,
-    workload: Workload,
-    domain: int,
-    options: IntArray,
-    usable: IntArray,
-    micro: int,
-    microbatches: int,
-    kept: IntArray,
+    pricing: Pricing, domain: int, options: IntArray, usable: IntArray, micro: int, microbatches: int, kept: IntArray
 ) -> None:
     """List for every segment the layouts that no other layout with as many stages beats in every stage.
 
     The recurrence is monotone in every time, so a layout that is beaten in each of them is never needed.
 
     Args:
-        domains: The cluster.
-        runtime: Framework behaviour.
-        power_law: Constants of the power laws.
-        tables: Layer cost tables.
-        workload: The task.
+        pricing: Prices stages.
         domain: A domain of the class.
         options: Layouts, shape ``(O, 4)``.
         usable: Rows of the layouts that may be used.
@@ -171,12 +119,12 @@ def keep_undominated(
         microbatches: Microbatches of a step.
         kept: Output, shape ``(N + 1, N + 1, 1 + len(usable))``: how many, then which.
     """
-    n = tables.n_layers[workload.model]
+    n = pricing.tables.n_layers[pricing.workload.model]
     count = usable.shape[0]
     deepest = 1
     for u in range(count):
         deepest = max(deepest, options[usable[u], 2])
-    facts = np.zeros((count, deepest, 5))
+    facts = np.zeros((count, deepest, 6))
     cuts = np.zeros(deepest + 1, dtype=np.int64)
     alive = np.zeros(count, dtype=np.bool_)
     for i in range(n):
@@ -185,10 +133,7 @@ def keep_undominated(
                 pp = options[usable[u], 2]
                 alive[u] = pp <= j - i
                 if alive[u]:
-                    _stages(
-                        domains, runtime, power_law, tables, workload, domain, options[usable[u]], micro,
-                        microbatches, i, j, cuts, facts[u],
-                    )  # fmt: skip
+                    _stages(pricing, domain, options[usable[u]], micro, microbatches, i, j, cuts, facts[u])
                     for s in range(pp):
                         if facts[u, s, 4] == np.inf:
                             alive[u] = False
@@ -212,20 +157,6 @@ def keep_undominated(
                         beaten = True
                         break
                 if not beaten:
-                    found += 1
-                    kept[i, j, found] = usable[u]
-            kept[i, j, 0] = found
-
-
-@kernel(allocates=True)
-def keep_feasible(profile: FloatArray, usable: IntArray, kept: IntArray) -> None:
-    """List for every segment the layouts that fit memory at all; arguments as above."""
-    n = profile.shape[1] - 1
-    for i in range(n):
-        for j in range(i + 1, n + 1):
-            found = 0
-            for u in range(usable.shape[0]):
-                if profile[usable[u], i, j, MAX_TAIL] >= 0.0:
                     found += 1
                     kept[i, j, found] = usable[u]
             kept[i, j, 0] = found
@@ -294,12 +225,13 @@ class SegmentProfiles:
         if table is None:
             table = np.zeros((n + 1, n + 1, 1 + len(usable)), dtype=np.int64)
             if time_only:
-                keep_undominated(
-                    cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
-                    option_rows, usable, micro, microbatches, table,
-                )  # fmt: skip
+                keep_undominated(task.pricing(), domain, option_rows, usable, micro, microbatches, table)
             else:
-                keep_feasible(self.profile(task, option_rows, micro, microbatches, domain), usable, table)
+                # Those that fit memory at all.
+                profile = self.profile(task, option_rows, micro, microbatches, domain)
+                fits = profile[usable][..., MAX_TAIL] >= 0.0
+                table[..., 0] = fits.sum(axis=0)
+                table[..., 1:] = np.moveaxis(usable[np.argsort(~fits, axis=0, kind="stable")], 0, -1)
         self._keep(key, table)
         return table
 
@@ -312,8 +244,5 @@ class SegmentProfiles:
         supported = [q.index for q in PRECISIONS if gpu.supports(q)]
         for o, option in enumerate(option_rows):
             if micro % option[0] == 0 and option[3] in supported:
-                fill(
-                    cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model), domain,
-                    option, micro, microbatches, table[o],
-                )  # fmt: skip
+                fill(task.pricing(), domain, option, micro, microbatches, table[o])
         return table

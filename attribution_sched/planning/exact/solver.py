@@ -38,11 +38,11 @@ from attribution_sched.cluster.plan import (
 from attribution_sched.cluster.validity import limits_of
 from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.exact.bounds import floors
-from attribution_sched.planning.exact.chains import Pricing, Space, search_chains
+from attribution_sched.planning.exact.chains import Listing, Space, search_chains
 from attribution_sched.planning.exact.held_karp import held_karp
 from attribution_sched.planning.exact.problem import Objective, Problem
 from attribution_sched.planning.exact.profiles import SegmentProfiles
-from attribution_sched.planning.exact.replicas import combine, list_chains
+from attribution_sched.planning.exact.replicas import combine
 from attribution_sched.planning.local_search import ONE_PIPELINE, Candidate, Neighbourhood, descend
 from attribution_sched.planning.segment_table import hardware_classes
 from attribution_sched.types import BoolArray, FloatArray, IntArray
@@ -271,7 +271,7 @@ class ExactSolver:
         rows = np.zeros((RANKED, task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
         counts, bounds = np.zeros(RANKED, dtype=np.int64), np.zeros(RANKED)
         bound, written, made, complete = held_karp(
-            _pricing(task), space, goal, limit, self.tolerance, stride, width, ids, masks, ranks,
+            task.pricing(), space, goal, limit, self.tolerance, stride, width, ids, masks, ranks,
             *self._buffers, rows, counts, bounds,
         )  # fmt: skip
         search.tried += made
@@ -290,8 +290,10 @@ class ExactSolver:
         task = search.task
         scratch = make_scratch(task.max_segments * MAX_PP, space.microbatches)
         rows = np.zeros((task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
-        value, tried, priced, complete = search_chains(
-            _pricing(task), space, search.goal, search.value, self.budget, rows, scratch
+        none = np.zeros(0)
+        nothing = Listing(False, 0.0, 0.0, 0.0, 0.0, 0.0, none, rows[None][:0], none.astype(np.int64), none)
+        value, tried, priced, complete, _ = search_chains(
+            task.pricing(), space, search.goal, search.value, self.budget, rows, scratch, nothing, 0
         )
         search.tried += tried
         search.priced += priced
@@ -341,28 +343,25 @@ class ExactSolver:
         least -= task.objective.utilisation
         if not least < search.value:
             return np.inf
-        shape = (CHAIN_CAPACITY, task.max_segments, SEGMENT_COLUMNS)
-        chains, counts = np.zeros(shape, dtype=np.int64), np.zeros(CHAIN_CAPACITY, dtype=np.int64)
-        slowest = np.zeros(CHAIN_CAPACITY)
-        count = 0
-        complete = True
-        pricing = _pricing(task)
+        listing = Listing(
+            True, batch, sync_s, wait_s, sync_usd, least_norm, rates.sum() - rates,
+            np.zeros((CHAIN_CAPACITY, task.max_segments, SEGMENT_COLUMNS), dtype=np.int64),
+            np.zeros(CHAIN_CAPACITY, dtype=np.int64), np.zeros(CHAIN_CAPACITY),
+        )  # fmt: skip
+        count, complete, pricing = 0, True, task.pricing()
+        rows = np.zeros((task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
+        scratch = make_scratch(task.max_segments * MAX_PP, task.batch_size // min(task.microbatches) + 1)
         # A slower layout takes a smaller share of the batch, which rounding can make the better choice: leave none out.
         options = task.options(complete=True)
         every = _Search(task, options, task.allowed(options))
         for micro in search.levels():
-            count, tried, whole = list_chains(
-                pricing, self._space(every, micro, 1, complete=True), goal, search.value, batch, sync_s, wait_s,
-                sync_usd, least_norm, rates.sum() - rates, chains, counts, slowest, count, self.budget,
-            )  # fmt: skip
+            space = self._space(every, micro, 1, complete=True)._replace(max_segments=task.max_segments - 1)
+            _, tried, _, whole, count = search_chains(
+                pricing, space, goal, search.value, self.budget, rows, scratch, listing, count
+            )
             search.tried += tried
             complete = complete and whole
-        scratch = make_scratch(task.max_segments * MAX_PP, task.batch_size // min(task.microbatches) + 1)
-        rows = np.zeros((task.max_segments, SEGMENT_COLUMNS), dtype=np.int64)
-        value, tried, priced, whole = combine(
-            pricing, goal, search.value, batch, sync_s, wait_s, sync_usd, task.max_segments, chains, counts, slowest,
-            count, self.budget, rows, scratch,
-        )  # fmt: skip
+        value, tried, priced, whole = combine(pricing, goal, search.value, listing, count, self.budget, rows, scratch)
         search.tried += tried
         search.priced += priced
         search.offer(rows, int((rows[:, PP] > 0).sum()), value)
@@ -423,14 +422,6 @@ def _goal(objective: Objective) -> FloatArray:
     return np.array(
         [objective.time, objective.utilisation, objective.dollar, objective.joule, objective.gram,
          objective.queue_pressure, objective.max_bill_usd]
-    )  # fmt: skip
-
-
-def _pricing(task: Problem) -> Pricing:
-    cost = task.cost
-    return Pricing(
-        cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(task.model),
-        np.ascontiguousarray(task.bandwidth), np.ascontiguousarray(task.latency_s),
     )  # fmt: skip
 
 

@@ -10,8 +10,6 @@ import dataclasses
 import io
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,12 +23,12 @@ from attribution_sched.scheduler.episode import EpisodeSummary
 from attribution_sched.scheduler.registry import UNIFORM
 from attribution_sched.stats.bootstrap import RESAMPLES, UNKNOWN, BootstrapInterval, PairedBootstrap, ratio
 from attribution_sched.stats.interval import LEVEL
+from attribution_sched.storage import replace_file
 from attribution_sched.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
-    from matplotlib.transforms import Bbox
 
 
 @dataclass(frozen=True)
@@ -378,25 +376,10 @@ def write_report(result: ArenaResult, folder: Path) -> tuple[Path, Path, Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / JSON_FILE, folder / TABLE_FILE, folder / PLOT_FILE
-    write_whole(files[0], (json.dumps(plain(result), indent=2) + "\n").encode())
-    write_whole(files[1], markdown(result).encode())
-    write_whole(files[2], draw(result))
+    replace_file(files[0], (json.dumps(plain(result), indent=2) + "\n").encode())
+    replace_file(files[1], markdown(result).encode())
+    replace_file(files[2], draw(result))
     return files
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside its place and move it there, so that no reader ever meets half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B3548A", "#3795CC", "#B87C00", "#000000", "#7A6A00")
@@ -416,8 +399,8 @@ LEAST_LATENCY_MS = 1e-3
 FAR_BELOW = 1.2
 """A policy is drawn at the lower edge if the gap above it is so many times the span of all better ones."""
 
-OVER_A_BAR = 0.3
-"""How bad it is to write over the bar of an interval, next to writing over another name."""
+LINE_POINTS = 11.0
+"""Between the names of two policies."""
 
 
 def draw(result: ArenaResult, *, dpi: int = 150) -> bytes:
@@ -435,7 +418,8 @@ def draw(result: ArenaResult, *, dpi: int = 150) -> bytes:
     styles = styles_of(dict.fromkeys(record.policy for record in result.records))
     latencies = [latency_ms(row) for scenario in result.scenarios for row in scenario.rows]
     panels[0, 0].set_xscale("log")
-    panels[0, 0].set_xlim(min(latencies) / 3.0, max(latencies) * 5.0)
+    # Names stand at the right.
+    panels[0, 0].set_xlim(min(latencies) / 3.0, max(latencies) * 30.0)
     for i, ax in enumerate(panels.flat):
         if i >= count:
             ax.set_visible(False)
@@ -507,67 +491,30 @@ def draw_scenario(ax: Axes, result: ScenarioResult, styles: Styles) -> Axes:
 
 
 def place_labels(ax: Axes, result: ScenarioResult, styles: Styles) -> list[Annotation]:
-    """Write every policy's name beside its point, where it meets no other name or point, and few bars."""
-    from matplotlib.patheffects import withStroke
-    from matplotlib.transforms import Bbox
-
-    renderer = ax.figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    frame, unit = ax.get_window_extent(renderer), ax.figure.dpi / 72.0
-    below, bottom = far_below(result.rows), ax.transAxes.transform((0.0, 0.035))[1]
-    points: dict[str, tuple[float, float]] = {}
-    taken: list[tuple[Bbox, float]] = []
-    for row in result.rows:
-        found = row.metrics["return"]
-        x, y = ax.transData.transform((latency_ms(row), found.value))
-        y = bottom if row.policy in below else y
-        points[row.policy] = (float(x), float(y))
-        taken.append((Bbox.from_bounds(x - 4 * unit, y - 4 * unit, 8 * unit, 8 * unit), 1.0))
-        if found.bounded and row.policy not in below:
-            ends = ax.transData.transform([(latency_ms(row), found.low), (latency_ms(row), found.high)])
-            taken.append((Bbox([ends[0] - unit, ends[1] + unit]), OVER_A_BAR))
+    """Write policies' names at the right edge, each as level with its point as others leave room, and a line to it."""
+    below, (low, high) = far_below(result.rows), ax.get_ylim()
+    gap = LINE_POINTS / 72.0 * ax.figure.dpi / ax.get_window_extent().height * (high - low)
+    level = [
+        low + 0.035 * (high - low) if row.policy in below else row.metrics["return"].value
+        for row in reversed(result.rows)
+    ]
+    heights, least = list(level), low + gap / 2
+    for i, at in enumerate(level):
+        heights[i] = max(at, least)
+        least = heights[i] + gap
+    most = high - gap / 2
+    for i in reversed(range(len(heights))):
+        heights[i] = min(heights[i], most)
+        most = heights[i] - gap
     labels = []
-    for row in result.rows:
-        colour, (x, y) = styles[row.policy][0], points[row.policy]
-        text = f"{row.policy} ({row.metrics['return'].value:+.0f})" if row.policy in below else row.policy
+    for row, y, height in zip(reversed(result.rows), level, heights, strict=True):
+        colour, name = styles[row.policy][0], row.policy
+        if name in below:
+            name += f" ({row.metrics['return'].value:+.0f})"
         label = ax.annotate(
-            text, (x, y), xycoords="figure pixels", xytext=(0, 0), textcoords="offset points", fontsize=8,
-            color=colour, zorder=4, path_effects=[withStroke(linewidth=2.0, foreground="white")],
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1, "shrinkB": 3},
+            name, (latency_ms(row), y), xytext=(0.99, height), textcoords=("axes fraction", "data"), fontsize=8,
+            color=colour, ha="right", va="center", zorder=4,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.6},
         )  # fmt: skip
-        size = label.get_window_extent(renderer)
-        dx, dy = _free_place((x, y), (size.width, size.height), unit, taken, frame)
-        across, up = ax.transAxes.inverted().transform((x, y))
-        label.xy = (float(across), float(up))
-        label.xycoords = "axes fraction"
-        label.set_position((dx, dy))
-        taken.append((Bbox.from_bounds(x + dx * unit, y + dy * unit, size.width, size.height), 1.0))
         labels.append(label)
     return labels
-
-
-def _free_place(
-    at: tuple[float, float], size: tuple[float, float], unit: float, taken: Sequence[tuple[Bbox, float]], frame: Bbox
-) -> tuple[float, float]:
-    """Offset in points that overlaps least and is nearest; pixels everywhere else."""
-    from matplotlib.transforms import Bbox
-
-    width, height = size[0] / unit, size[1] / unit
-    rises = [step * sign for step in range(0, 100, 6) for sign in (1, -1)]
-    offsets = [(x, rise - height / 2) for rise in rises for x in (6.0, -6.0 - width, 20.0, -20.0 - width)]
-    offsets += [(-width / 2, y) for gap in range(6, 90, 6) for y in (float(gap), -gap - height)]
-    best, least = offsets[0], math.inf
-    for dx, dy in offsets:
-        box = Bbox.from_bounds(at[0] + dx * unit, at[1] + dy * unit, *size)
-        outside = max(0.0, frame.x0 - box.x0) + max(0.0, box.x1 - frame.x1)
-        outside += max(0.0, frame.y0 - box.y0) + max(0.0, box.y1 - frame.y1)
-        penalty = sum(weight * _overlap(box, other) for other, weight in taken) + 50.0 * outside
-        penalty += math.hypot(max(dx, -dx - width, 0.0), max(dy, -dy - height, 0.0))
-        if penalty < least:
-            best, least = (dx, dy), penalty
-    return best
-
-
-def _overlap(one: Bbox, other: Bbox) -> float:
-    width = min(one.x1, other.x1) - max(one.x0, other.x0)
-    height = min(one.y1, other.y1) - max(one.y0, other.y0)
-    return width * height if width > 0 and height > 0 else 0.0
