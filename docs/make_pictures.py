@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from attribution_sched import System, plots
+from attribution_sched import System, explain, plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def gallery(why: Explanation, told: list[Explanation]) -> Figure:
     plots.components(why, ax=axes[0, 0])
     plots.counterfactual(why, ax=axes[0, 1])
     plots.timeline(told, ax=axes[1, 0])
-    plots.beeswarm(told, ax=axes[1, 1])
+    explain.Overview.of(told).plot(axes[1, 1])
     return figure
 
 

@@ -202,12 +202,6 @@ class Overview:
 
         return influence(self, ax, output=output, by=by, most=most, lang=lang)
 
-    def beeswarm(self, ax: Axes | None = None, *, output: str | None = None, most: int = 10, lang: str = "en") -> Axes:
-        """Every decision as a point."""
-        from attribution_sched.explain.plots.beeswarm import beeswarm
-
-        return beeswarm(self.explanations, ax, output=output or self.main, most=most, lang=lang)
-
     def timeline(self, ax: Axes | None = None, *, output: str | None = None, most: int = 8, lang: str = "en") -> Axes:
         """Shares from decision to decision."""
         from attribution_sched.explain.plots.timeline import timeline

@@ -92,7 +92,7 @@ def test_mistakes_are_told(call, said):
         call()
 
 
-@pytest.mark.parametrize("name", ["plot", "beeswarm", "timeline"])
+@pytest.mark.parametrize("name", ["plot", "timeline"])
 def test_it_draws_itself(name):
     from matplotlib import pyplot as plt
 

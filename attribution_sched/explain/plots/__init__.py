@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from attribution_sched.explain.plots.accounts import accounts
 from attribution_sched.explain.plots.attributions import attributions
-from attribution_sched.explain.plots.beeswarm import beeswarm
 from attribution_sched.explain.plots.components import components
 from attribution_sched.explain.plots.contenders import contenders
 from attribution_sched.explain.plots.counterfactual import counterfactual
@@ -18,7 +17,6 @@ from attribution_sched.explain.plots.waterfall import waterfall
 __all__ = [
     "accounts",
     "attributions",
-    "beeswarm",
     "components",
     "contenders",
     "counterfactual",

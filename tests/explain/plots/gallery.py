@@ -67,8 +67,6 @@ GALLERY: dict[str, Callable[..., Any]] = {
     "attributions, shares": lambda **k: plots.attributions(ENERGY, ["x" * 70] * 9, normalise=True, **k),
     "timeline": lambda **k: plots.timeline(episode(12), **k),
     "timeline, lines": lambda **k: plots.timeline(episode(12), kind="lines", most=4, **k),
-    "beeswarm, small": lambda **k: plots.beeswarm([explanation(scale=0.02)], **k),
-    "beeswarm": lambda **k: plots.beeswarm(episode(30), **k),
     "counterfactual": lambda **k: plots.counterfactual(full(), **k),
     "counterfactual, long names": lambda **k: plots.counterfactual(LONG, **k),
     "influence": lambda **k: plots.influence(Overview.of(episode(12), resamples=200), **k),
