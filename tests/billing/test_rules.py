@@ -94,3 +94,17 @@ def test_a_day_at_the_listed_prices_pays_for_the_days_capacity(seed):
 def test_a_negative_price_is_refused():
     with pytest.raises(SettingsError, match="device_h_usd = -1"):
         hour_prices(random_usage(0), -1.0)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2000), st.sampled_from(("shapley", "reservation", "usage", "cpu-time", "max-request-use")))
+def test_of_what_idle_devices_drew_nobody_pays_more_than_there_was(seed, rule):
+    """The share of idle energy is part of what is shared, payer by payer; what nobody's peak needed nobody pays."""
+    sharing = Sharing(random_usage(seed), "tenant")
+    found = sharing.allocate(rule, "energy")
+    idle = float(sharing.metered("energy").idle.sum())
+    assert (found.idle >= -1e-9 * max(1.0, idle)).all()
+    assert (found.idle <= found.shared + 1e-6 * max(1.0, idle)).all()
+    assert found.idle.sum() <= idle * (1.0 + 1e-9) + 1e-9
+    if rule not in ("max-request-use", "shapley") and found.idle.any():
+        assert found.idle.sum() == pytest.approx(idle)

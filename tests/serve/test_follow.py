@@ -69,6 +69,17 @@ def test_a_task_that_waits_is_told_once_and_placements_stay_in_sight(tmp_path):
     assert ("job-0", "placed") in shown and len(shown) == len(set(shown))
 
 
+def test_every_pair_of_domains_has_a_link_each_way_and_none_to_itself(written):
+    following = Following(written)
+    following.look()
+    page = following.view()
+    following.close()
+    names = [each["name"] for each in page["domains"]]
+    told = [(link["source"], link["target"]) for link in page["links"]]
+    assert sorted(told) == sorted((a, b) for a in names for b in names if a != b)
+    assert all(link["gbps"] > 0.0 and link["base_gbps"] > 0.0 for link in page["links"])
+
+
 def test_joules_by_tenant_are_those_of_the_bill(written):
     following = Following(written)
     following.look()

@@ -62,3 +62,9 @@ def test_a_phrase_keeps_its_variant_as_records_have_always_had_it():
 def test_an_unknown_variant_names_those_that_are_known(variant):
     with pytest.raises(ExplanationError, match=r"variant = .*none of bill\.by.*Valid: tenant, task, model, domain"):
         say("bill.by", variant=variant)
+
+
+def test_a_blank_between_chinese_signs_goes_and_in_english_it_stays():
+    """What a place is filled with brings its blanks along."""
+    chinese, english = (say("feedback.sentence", lang, words="第 四") for lang in ("zh", "en"))
+    assert chinese == "第四。" and english == "第 四."
