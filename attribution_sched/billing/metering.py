@@ -407,7 +407,7 @@ def measured_usage(journal: Journal) -> Usage:
     world = load_settings(journal.header.settings["world"]).build_world()
     domains = world.cluster.domains
     at = {domain.name: place for place, domain in enumerate(domains)}
-    launches = _launches(journal, at)
+    launches = _launches(journal)
     edges = sorted({0.0} | {edge for each in launches for edge in (each.start_s, each.end_s)})
     number = {name: place for place, name in enumerate(dict.fromkeys(each.task for each in launches))}
     spans: list[tuple[float, ...]] = []
@@ -442,7 +442,7 @@ class _Launch:
     cpu_s: dict[str, float]
 
 
-def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
+def _launches(journal: Journal) -> list[_Launch]:
     plans = {journal.key(each.id): each.plan for each in journal.decisions() if each.plan is not None}
     started: dict[str, float] = {}
     launches = []
