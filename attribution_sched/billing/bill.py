@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attribution_sched.billing.games import ORDERS, CostShares, co_location
-from attribution_sched.billing.rules import RULES, Allocation, Sharing
+from attribution_sched.billing.rules import RULES, Sharing
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.types import FloatArray
@@ -56,7 +57,7 @@ REASONS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Prices:
+class Tariff:
     """What the user charges for; None leaves a part unpriced.
 
     Attributes:
@@ -78,9 +79,9 @@ class Prices:
 
     def usd(self, part: str, quantity: float) -> float | None:
         """Dollars of a quantity in the unit of its part; None if nobody set a price."""
-        if part in ("electricity", "egress"):
-            return quantity
         price = {
+            "electricity": 1.0,
+            "egress": 1.0,
             "carbon": None if self.carbon_usd_per_kg is None else self.carbon_usd_per_kg / 1e3,
             "device time": self.device_usd_per_h,
             "congestion": self.congestion_usd_per_h,
@@ -208,12 +209,12 @@ class Bill:
                 usd = sum(priced) if priced else None
                 rest.append(Line(OTHERS, part, own_sum, shared_sum, width, usd, "bill.others"))
         operators = tuple(part for part in self.operators if part.payer == payer)
-        changed = {**vars(self), "lines": (*own, *rest), "core": {}, "operators": operators}
-        return Bill(**changed)
+        return replace(self, lines=(*own, *rest), core={}, operators=operators)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each line and for the rest, with plain values."""
-        for line in self.lines:
+        rest = (Line(NOBODY, part, 0.0, left, 0.0, None, "") for part, left in self.unallocated.items())
+        for line in (*self.lines, *rest):
             yield {
                 self.by: line.payer,
                 "part": line.part,
@@ -224,9 +225,6 @@ class Bill:
                 "unit": PARTS[line.part],
                 "usd": line.usd,
             }
-        for part, rest in self.unallocated.items():
-            yield {self.by: NOBODY, "part": part, "quantity": rest, "own": 0.0, "shared": rest, "half_width": 0.0,
-                   "unit": PARTS[part], "usd": None}  # fmt: skip
 
     def operator_table(self) -> pd.DataFrame:
         """Payers down, kinds of operators across: joules drawn above the idle power of devices."""
@@ -252,10 +250,9 @@ def make_bill(
     by: str = "tenant",
     rule: str = "shapley",
     *,
-    prices: Prices | None = None,
+    prices: Tariff | None = None,
     congestion: CostShares | None = None,
     orders: int = ORDERS,
-    seed: int = 0,
 ) -> Bill:
     """Write the bill of a period.
 
@@ -266,7 +263,6 @@ def make_bill(
         prices: What is charged beside electricity and egress.
         congestion: CostShares of the delay, of the payers in their order; left out if nobody worked them out.
         orders: Orders drawn for more payers than can be exact.
-        seed: Of those orders.
 
     Raises:
         SettingsError: If an argument is wrong.
@@ -275,48 +271,77 @@ def make_bill(
         raise SettingsError(problem("by", by, "is nobody who can be billed", nearest(by, BY)))
     if rule not in RULES:
         raise SettingsError(problem("rule", rule, "is no rule of billing", nearest(rule, RULES)))
-    prices = prices or Prices()
-    if by == "domain":
-        return _by_domain(usage, rule, prices)
-    sharing = Sharing(usage, by, orders=orders, seed=seed)
+    tariff = prices or Tariff()
     lines: list[Line] = []
     unallocated: dict[str, float] = {}
     meter: dict[str, float] = {}
-    for part in _metered_parts(usage):
-        allocation = sharing.allocate(rule, part)
-        total = meter[part] = sharing.metered(part).total
-        rest = {part: allocation.unallocated}
-        if part == "energy":
-            meter["idle"] = float(sharing.metered(part).idle.sum())
-            rest["idle"] = meter["idle"] - float(allocation.idle.sum())
-            rest[part] -= rest["idle"]
-            meter[part] -= meter["idle"]
-            lines += _idle_lines(sharing, rule, allocation)
-            allocation = replace(allocation, shared=allocation.shared - allocation.idle)
-        for name, left in rest.items():
-            # What is left of rounding is no rest.
-            unallocated[name] = left if abs(left) > 1e-12 * total else 0.0
-        lines += _lines(sharing, rule, part, allocation, prices)
-    egress = np.zeros(len(sharing.names))
-    np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
-    lines += [
-        Line(name, "egress", usd, 0.0, 0.0, usd, "bill.egress")
-        for name, usd in zip(sharing.names, egress.tolist(), strict=True)
-    ]
-    unallocated["egress"], meter["egress"] = 0.0, usage.meter_egress_usd
-    if congestion is not None:
-        lines += _congestion(sharing.names, congestion, prices)
-        unallocated["congestion"] = congestion.total - float(congestion.values.sum())
-        meter["congestion"] = congestion.total
-    if usage.slowed:
-        lines += _co_location(sharing, prices)
-        meter["co-location"], unallocated["co-location"] = sum(hours for _, _, hours in usage.slowed), 0.0
-    core = dict(zip(usage.domains, sharing.peaks, strict=True)) if rule == "shapley" else {}
+    core: dict[str, CostShares] = {}
+    operators: tuple[OperatorPart, ...] = ()
+    if by == "domain":
+        for part, total, booked in _by_domain(usage, tariff):
+            meter[part], unallocated[part] = total, 0.0
+            lines += booked
+        meter["egress"] = unallocated["egress"] = usage.meter_egress_usd
+    else:
+        sharing = Sharing(usage, by, orders=orders)
+        for part, total, left, booked in _by_payer(sharing, rule, tariff, congestion):
+            meter[part], unallocated[part] = total, left
+            lines += booked
+        core = dict(zip(usage.domains, sharing.peaks, strict=True)) if rule == "shapley" else {}
+        operators = tuple(_operators(sharing))
     exact = all(peak.exact for peak in core.values()) and (congestion is None or congestion.exact)
     return Bill(
         by, rule, tuple(lines), unallocated, meter, exact, core, usage.hours, float(usage.edges_s[0]), usage.provenance,
-        usage.repeated, tuple(_operators(sharing)), usage.no_carbon,
+        usage.repeated, operators, usage.no_carbon,
     )  # fmt: skip
+
+
+def _by_payer(
+    sharing: Sharing, rule: str, tariff: Tariff, congestion: CostShares | None
+) -> Iterator[tuple[str, float, float, Iterator[Line]]]:
+    """Of each part its meter, what nobody answers for, and its lines."""
+    names, usage, nothing, facts = sharing.names, sharing.usage, np.zeros(len(sharing.names)), _facts(sharing, rule)
+
+    def lines(part: str, own: FloatArray, shared: FloatArray, width: FloatArray, reason: str = "") -> Iterator[Line]:
+        return _lines(names, part, own, shared, tariff, reason or REASONS[rule], width, None if reason else facts)
+
+    for part in _metered_parts(usage):
+        allocation, metered = sharing.allocate(rule, part), sharing.metered(part)
+        total, rest, shared = metered.total, allocation.unallocated, allocation.shared
+        booked = lines(part, allocation.own, shared - allocation.idle * (part == "energy"), allocation.half_width)
+        if part == "energy":
+            idle = float(metered.idle.sum())
+            left = idle - float(allocation.idle.sum())
+            booked = chain(lines("idle", nothing, allocation.idle, allocation.idle_half_width), booked)
+            yield part, total - idle, _unrounded(rest - left, total), booked
+            yield "idle", idle, _unrounded(left, total), iter(())
+        else:
+            yield part, total, _unrounded(rest, total), booked
+    egress = np.zeros(len(names))
+    np.add.at(egress, sharing.group, [task.egress_usd for task in usage.tasks])
+    yield "egress", usage.meter_egress_usd, 0.0, lines("egress", egress, nothing, nothing, "bill.egress")
+    if congestion is not None:
+        booked = lines("congestion", nothing, congestion.values, congestion.half_width, "bill.congestion")
+        yield "congestion", congestion.total, congestion.total - float(congestion.values.sum()), booked
+    if usage.slowed:
+        booked = lines("co-location", nothing, _co_location(sharing), nothing, "bill.co-location")
+        yield "co-location", sum(hours for _, _, hours in usage.slowed), 0.0, booked
+
+
+def _unrounded(rest: float, total: float) -> float:
+    """A rest; what is left of rounding is none."""
+    return rest if abs(rest) > 1e-12 * total else 0.0
+
+
+def _lines(
+    names: tuple[str, ...], part: str, own: FloatArray, shared: FloatArray, tariff: Tariff, reason: str,
+    width: FloatArray | None = None, facts: list[dict[str, Any]] | None = None,
+) -> Iterator[Line]:  # fmt: skip
+    """A line of each payer."""
+    widths = np.zeros(len(names)) if width is None else width
+    numbers = zip(names, own.tolist(), shared.tolist(), widths.tolist(), facts or [{}] * len(names), strict=True)
+    for name, mine, common, half, fact in numbers:
+        yield Line(name, part, mine, common, half, tariff.usd(part, mine + common), reason, fact)
 
 
 def _operators(sharing: Sharing) -> Iterator[OperatorPart]:
@@ -335,19 +360,17 @@ def _operators(sharing: Sharing) -> Iterator[OperatorPart]:
         yield from (OperatorPart(payer, operator, *booked) for operator, booked in sums.items())
 
 
-def _co_location(sharing: Sharing, prices: Prices) -> Iterator[Line]:
+def _co_location(sharing: Sharing) -> FloatArray:
     """Hours that tasks lost to others on their devices: a pair of payers shares what they cost each other equally."""
-    players = len(sharing.names)
-    alone, extra = np.zeros(players), np.zeros((players, players))
+    extra = np.zeros((len(sharing.names), len(sharing.names)))
     for task, other, hours in sharing.usage.slowed:
-        mine, theirs = int(sharing.group[task]), int(sharing.group[other])
-        if mine == theirs:
-            alone[mine] += hours
-        else:
-            extra[mine, theirs] += hours
+        mine, theirs = sharing.group[task], sharing.group[other]
+        extra[mine, theirs] += hours
+        if mine != theirs:
             extra[theirs, mine] += hours
-    for name, value in zip(sharing.names, co_location(alone, extra).tolist(), strict=True):
-        yield Line(name, "co-location", 0.0, value, 0.0, prices.usd("co-location", value), "bill.co-location")
+    alone = np.diag(extra).copy()
+    np.fill_diagonal(extra, 0.0)
+    return co_location(alone, extra)
 
 
 def _metered_parts(usage: Usage) -> tuple[str, ...]:
@@ -361,22 +384,6 @@ def _metered_parts(usage: Usage) -> tuple[str, ...]:
     return ("energy", "electricity", *(("carbon",) if known else ()), "device time")
 
 
-def _lines(sharing: Sharing, rule: str, part: str, allocation: Allocation, prices: Prices) -> Iterator[Line]:
-    facts = _facts(sharing, rule)
-    for at, name in enumerate(sharing.names):
-        own, shared = float(allocation.own[at]), float(allocation.shared[at])
-        usd = prices.usd(part, own + shared)
-        yield Line(name, part, own, shared, float(allocation.half_width[at]), usd, REASONS[rule], facts[at])
-
-
-def _idle_lines(sharing: Sharing, rule: str, allocation: Allocation) -> Iterator[Line]:
-    """What each payer answers for of devices that nobody held, in joules."""
-    facts = _facts(sharing, rule)
-    for at, name in enumerate(sharing.names):
-        yield Line(name, "idle", 0.0, float(allocation.idle[at]), float(allocation.idle_half_width[at]), None,
-                   REASONS[rule], facts[at])  # fmt: skip
-
-
 def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:
     """What each payer's share rests on, as numbers for the sentence of the rule."""
     if rule == "shapley":
@@ -385,72 +392,33 @@ def _facts(sharing: Sharing, rule: str) -> list[dict[str, Any]]:
         return [
             {"devices": float(value), "peak": float(peak), "of": int(sharing.usage.devices.sum())} for value in needed
         ]
-    keys: FloatArray = {
-        "reservation": sharing.held_s,
-        "usage": sharing.metered("energy").dynamic + sharing.metered("energy").static,
-        "cpu-time": sharing.busy_s,
-        "max-request-use": sharing.asked_s,
-    }[rule].sum(axis=1)
+    keys = sharing.key(rule).sum(axis=1)
     whole = float(keys.sum())
     if rule == "max-request-use":
         whole = float(sharing.usage.devices.sum()) * sharing.usage.hours * 3600.0
     return [{"share": float(key) / whole if whole > 0 else 0.0} for key in keys]
 
 
-def _congestion(names: tuple[str, ...], shares: CostShares, prices: Prices) -> Iterator[Line]:
-    for name, value, width in zip(names, shares.values.tolist(), shares.half_width.tolist(), strict=True):
-        yield Line(name, "congestion", 0.0, value, width, prices.usd("congestion", value), "bill.congestion")
-
-
-def _by_domain(usage: Usage, rule: str, prices: Prices) -> Bill:
+def _by_domain(usage: Usage, tariff: Tariff) -> Iterator[tuple[str, float, Iterator[Line]]]:
     """Where it was spent: nothing is shared between domains, so every rule says the same; egress has no one domain."""
     everyone = np.zeros(len(usage.tasks), dtype=np.int64)
     held_h = usage.total(usage.span_devices * usage.lengths_s[usage.span_interval], everyone, 1)[0] / 3600.0
-    lines, meter = [], {}
-    weights = {
-        "energy": np.ones_like(usage.idle_j),
-        "CPU time": np.ones_like(usage.idle_j),
-        "electricity": usage.electricity_usd_per_j,
-        "carbon": usage.carbon_g_per_j,
-    }
     for part in _metered_parts(usage):
-        weight = weights.get(part)
-        if weight is None:
+        if part == "device time":
             own, shared = held_h, usage.devices * usage.hours - held_h
         else:
+            weight = usage.per_joule(part)
             each = (usage.span_dynamic_j + usage.span_static_j) * weight[usage.span_interval, usage.span_domain]
             own, shared = usage.total(each, everyone, 1)[0], (usage.idle_j * weight).sum(axis=0)
+        nothing = np.zeros_like(own)
         if part == "energy":
-            meter["idle"] = float(shared.sum())
-            lines += [
-                Line(name, "idle", 0.0, common, 0.0, None, "bill.domain")
-                for name, common in zip(usage.domains, shared.tolist(), strict=True)
-            ]
-            shared = np.zeros_like(shared)
-        meter[part] = float(own.sum() + shared.sum())
-        for name, mine, common in zip(usage.domains, own.tolist(), shared.tolist(), strict=True):
-            lines.append(Line(name, part, mine, common, 0.0, prices.usd(part, mine + common), "bill.domain"))
-    unallocated = dict.fromkeys(meter, 0.0) | {"egress": usage.meter_egress_usd}
-    meter["egress"] = usage.meter_egress_usd
-    return Bill(
-        "domain",
-        rule,
-        tuple(lines),
-        unallocated,
-        meter,
-        True,
-        {},
-        usage.hours,
-        float(usage.edges_s[0]),
-        usage.provenance,
-        usage.repeated,
-        no_carbon=usage.no_carbon,
-    )
+            yield "idle", float(shared.sum()), _lines(usage.domains, "idle", nothing, shared, tariff, "bill.domain")
+            shared = nothing
+        lines = _lines(usage.domains, part, own, shared, tariff, "bill.domain")
+        yield part, float(own.sum() + shared.sum()), lines
 
 
-def compare_rules(
-    usage: Usage, by: str = "tenant", part: str = "energy", *, payer: str | None = None, orders: int = ORDERS
-) -> pd.DataFrame:
+def compare_rules(usage: Usage, by: str = "tenant", part: str = "energy", *, payer: str | None = None) -> pd.DataFrame:
     """The rules side by side: payers down, rules across, and what makes them differ.
 
     Beside the shares stand the payer's part of all device-hours held, of the common peak, and how many watts a device
@@ -461,19 +429,17 @@ def compare_rules(
         by: ``tenant``, ``task`` or ``model``.
         part: One of energy, electricity, carbon and device time.
         payer: As this payer may see it: all others in one row.
-        orders: As in :func:`make_bill`.
 
     Raises:
         SettingsError: If nobody of that name is billed.
     """
     import pandas as pd
 
-    sharing = Sharing(usage, by, orders=orders)
+    sharing = Sharing(usage, by)
     columns: dict[str, FloatArray] = {}
     for rule in RULES:
         allocation = sharing.allocate(rule, part)
-        # What is left of rounding is no rest.
-        rest = allocation.unallocated if abs(allocation.unallocated) > 1e-12 * sharing.metered(part).total else 0.0
+        rest = _unrounded(allocation.unallocated, sharing.metered(part).total)
         columns[rule] = np.append(allocation.own + allocation.shared, rest)
     names, held = list(sharing.names), sharing.held_s.sum(axis=1)
     peak = sum((one.values for one in sharing.peaks), np.zeros(len(names)))

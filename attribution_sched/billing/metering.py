@@ -15,7 +15,7 @@ import numpy as np
 
 from attribution_sched.attribution.vector import ACCOUNTING, AttributionVector
 from attribution_sched.billing import games
-from attribution_sched.billing.bill import UNATTRIBUTED, Bill, Prices, make_bill
+from attribution_sched.billing.bill import UNATTRIBUTED, Bill, Tariff, make_bill
 from attribution_sched.billing.games import CostShares
 from attribution_sched.billing.rules import Sharing
 from attribution_sched.billing.usage import TaskUse, Usage
@@ -58,7 +58,7 @@ class MeteredCluster(SimulatedCluster):
     def _pass_time(self) -> int:
         state, before_s = self.engine.state, self.now_s
         watts, idle_w = self._read()
-        held, busy = self._held(), self._busy()
+        held, busy = self._held_and_busy()
         running = np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING)
         bills = state.tasks[0, running, st.BILL].copy()
         names = [self._use(self.residents[slot]) for slot in running.tolist()]
@@ -77,7 +77,7 @@ class MeteredCluster(SimulatedCluster):
         for slot, (other, lost) in slowed.items():
             pair = number[slot], number[other]
             self._slowed_h[pair] = self._slowed_h.get(pair, 0.0) + lost * lasted_s / 3600.0
-        own_idle_w = held * self._idle_device_w()
+        own_idle_w = held * np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
         for slot, bill, name in zip(running.tolist(), bills.tolist(), names, strict=True):
             use = self._uses[name]
             started_s = before_s if use.started_s is None else use.started_s
@@ -114,24 +114,17 @@ class MeteredCluster(SimulatedCluster):
             if task.id:
                 self._use(task)
         domains, intervals = self.world.cluster.domains, len(self._idle_j)
-        spans = np.array(self._spans, dtype=np.float64).reshape(-1, 7)
         grams = np.array([domain.carbon_g_per_kwh / J_PER_KWH for domain in domains])
         arrays = self.engine.arrays
         hours = [signal_hour(arrays, tick_s) for tick_s in self._ticks_s]
         ratios = arrays.signals[:, hours].reshape(2, intervals, len(domains))
         paid = self.world.reward.energy_usd_per_kwh if electricity_usd_per_kwh is None else electricity_usd_per_kwh
-        return Usage(
+        return Usage.of_spans(
+            self._spans,
             domains=tuple(domain.name for domain in domains),
             devices=np.array([domain.devices for domain in domains], dtype=np.int64),
             edges_s=np.array(self._edges_s),
             tasks=tuple(self._uses.values()),
-            span_interval=spans[:, 0].astype(np.int64),
-            span_task=spans[:, 1].astype(np.int64),
-            span_domain=spans[:, 2].astype(np.int64),
-            span_devices=spans[:, 3],
-            span_busy_s=spans[:, 4],
-            span_dynamic_j=spans[:, 5],
-            span_static_j=spans[:, 6],
             idle_j=np.array(self._idle_j).reshape(intervals, len(domains)),
             carbon_g_per_j=grams * ratios[st.CARBON],
             electricity_usd_per_j=ratios[st.ELECTRICITY] * paid / J_PER_KWH,
@@ -172,7 +165,9 @@ class MeteredCluster(SimulatedCluster):
             seed: Of those that are drawn.
         """
         sharing = Sharing(usage, by)
-        moment = capture(Engine(self._plain_world()))
+        # With room for everybody who came at once, so that nobody is turned away.
+        waiting = max(self.world.queue_capacity, len(self._rows_of))
+        moment = capture(Engine(replace(self.world, queue_capacity=waiting)))
         known = [at for at, use in enumerate(usage.tasks) if use.id in self._rows_of]
         known.sort(key=lambda at: (usage.tasks[at].submitted_s, at))
         rows = np.array([self._rows_of[usage.tasks[at].id] for at in known]).reshape(
@@ -194,11 +189,6 @@ class MeteredCluster(SimulatedCluster):
 
         groups = CONGESTION_GROUPS * len(sharing.names) if evaluations is None else evaluations
         return games.congestion(len(sharing.names), hours, evaluations=groups, seed=seed)
-
-    def _plain_world(self) -> World:
-        """The world with room for everybody who came at once, so that nobody is turned away."""
-        waiting = max(self.world.queue_capacity, len(self._rows_of))
-        return replace(self.world, queue_capacity=waiting)
 
     def finished_s(self, task: str) -> float | None:
         """When a task was done; None if it was not, or never ran."""
@@ -246,33 +236,24 @@ class MeteredCluster(SimulatedCluster):
         state.tasks[0][:, columns] = saved
         return watts, idle_w
 
-    def _held(self) -> FloatArray:
-        """Devices held, shape ``(S, K)``; a shared one counts half for each."""
-        occupant = self.engine.state.occupant[0]
-        held = np.zeros((self.engine.state.slots.shape[1], len(occupant)))
-        shared = occupant[:, :, 1] >= 0
-        for place in range(2):
-            domain, device = np.nonzero(occupant[:, :, place] >= 0)
-            np.add.at(held, (occupant[domain, device, place], domain), np.where(shared[domain, device], 0.5, 1.0))
-        return held
-
-    def _busy(self) -> FloatArray:
-        """Devices at work, shape ``(S, K)``: held ones by the share of time they compute; of a shared one, its part."""
+    def _held_and_busy(self) -> tuple[FloatArray, FloatArray]:
+        """Devices held, and at work by the share of time they compute; each ``(S, K)``, of a shared one its part."""
         state = self.engine.state
-        asked = np.zeros((state.slots.shape[1], len(self.world.cluster.domains)))
+        wanted = np.zeros((state.slots.shape[1], len(self.world.cluster.domains)))
         for slot in np.flatnonzero(state.slots[0, :, st.STATUS] == st.RUNNING).tolist():
             if state.tasks[0, slot, st.PAUSED] > self.now_s:
                 continue
             for row in range(int(state.slots[0, slot, st.SEGMENTS])):
-                asked[slot, int(state.plans[0, slot, row, DOMAIN])] = float(state.loads[0, slot, row, st.BUSY])
-        busy, occupant = np.zeros_like(asked), state.occupant[0]
+                wanted[slot, int(state.plans[0, slot, row, DOMAIN])] = float(state.loads[0, slot, row, st.BUSY])
+        held, busy, occupant = np.zeros_like(wanted), np.zeros_like(wanted), state.occupant[0]
         for place in range(2):
             domain, device = np.nonzero(occupant[:, :, place] >= 0)
             slots, others = occupant[domain, device, place], occupant[domain, device, 1 - place]
-            own, theirs = asked[slots, domain], np.where(others >= 0, asked[others, domain], 0.0)
+            np.add.at(held, (slots, domain), np.where(occupant[domain, device, 1] >= 0, 0.5, 1.0))
+            mine, theirs = wanted[slots, domain], np.where(others >= 0, wanted[others, domain], 0.0)
             # No device works more than all of the time.
-            np.add.at(busy, (slots, domain), own / np.maximum(1.0, own + theirs))
-        return busy
+            np.add.at(busy, (slots, domain), mine / np.maximum(1.0, mine + theirs))
+        return held, busy
 
     def _slowed_by(self, running: list[int]) -> dict[int, tuple[int, float]]:
         """Slot of a task that shares devices → the slot that slows it most, and the part of its time that costs.
@@ -297,9 +278,9 @@ class MeteredCluster(SimulatedCluster):
                 slowed[slot] = worst
         return slowed
 
-    def _idle_device_w(self) -> FloatArray:
-        """Idle power of a device of each domain, shape ``(K,)``."""
-        return np.array(self.engine.arrays.domains.rows["idle_w"], dtype=np.float64)
+
+def _unbillable(journal: Journal, rule: str, fix: str) -> JournalError:
+    return JournalError(problem("journal", str(journal.path), rule, fix))
 
 
 def metered(journal: Journal) -> MeteredCluster:
@@ -314,16 +295,15 @@ def metered(journal: Journal) -> MeteredCluster:
     """
     if journal.header.settings.get("cluster", "simulated") != "simulated":
         rule = "is of a real cluster, which cannot be played again"
-        raise JournalError(problem("journal", str(journal.path), rule, "Ask for what its executors metered"))
+        raise _unbillable(journal, rule, "Ask for what its executors metered")
     lived = live_through(journal, MeteredCluster)
     if lived is None:
-        rule = "cannot be billed: its beginning is archived, or no system wrote it"
         fix = "Bill a period before its rows are archived; `attribution-sched doctor` tells what is there"
-        raise JournalError(problem("journal", str(journal.path), rule, fix))
+        raise _unbillable(journal, "cannot be billed: its beginning is archived, or no system wrote it", fix)
     cluster, otherwise = lived
     if otherwise:
         rule = f"{len(otherwise)} of its decisions, {otherwise[0]} first, are priced otherwise by this release"
-        raise JournalError(problem("journal", str(journal.path), rule, "Bill it with the release that wrote it"))
+        raise _unbillable(journal, rule, "Bill it with the release that wrote it")
     if not isinstance(cluster, MeteredCluster):
         raise TypeError("live_through makes the cluster it is told to")
     if not cluster.expecting:
@@ -388,7 +368,7 @@ def bill_of(
     by: str = "tenant",
     rule: str = "shapley",
     electricity_usd_per_kwh: float | None = None,
-    prices: Prices | None = None,
+    prices: Tariff | None = None,
     *,
     congestion: bool = False,
 ) -> tuple[Bill, Usage]:
@@ -422,12 +402,12 @@ def measured_usage(journal: Journal) -> Usage:
         JournalError: If its beginning is archived.
     """
     if journal.first():
-        rule = "cannot be billed: its beginning is archived"
-        raise JournalError(problem("journal", str(journal.path), rule, "Bill a period before its rows are archived"))
+        fix = "Bill a period before its rows are archived"
+        raise _unbillable(journal, "cannot be billed: its beginning is archived", fix)
     world = load_settings(journal.header.settings["world"]).build_world()
     domains = world.cluster.domains
     at = {domain.name: place for place, domain in enumerate(domains)}
-    launches = _launches(journal, at)
+    launches = _launches(journal)
     edges = sorted({0.0} | {edge for each in launches for edge in (each.start_s, each.end_s)})
     number = {name: place for place, name in enumerate(dict.fromkeys(each.task for each in launches))}
     spans: list[tuple[float, ...]] = []
@@ -439,14 +419,11 @@ def measured_usage(journal: Journal) -> Usage:
                 part = (edges[interval + 1] - edges[interval]) / lasted
                 cpu_s = each.cpu_s.get(domain, 0.0) * part
                 spans.append((interval, number[each.task], at[domain], devices, cpu_s, cpu_s, 0.0))
-    rows, intervals = np.array(spans, dtype=np.float64).reshape(-1, 7), len(edges) - 1
-    nothing = np.zeros((intervals, len(domains)))
-    return Usage(
-        domains=tuple(at), devices=np.array([domain.devices for domain in domains], dtype=np.int64),
+    nothing = np.zeros((len(edges) - 1, len(domains)))
+    return Usage.of_spans(
+        spans, domains=tuple(at), devices=np.array([domain.devices for domain in domains], dtype=np.int64),
         edges_s=np.array(edges), tasks=_task_uses(journal, launches, number, world),
-        span_interval=rows[:, 0].astype(np.int64), span_task=rows[:, 1].astype(np.int64),
-        span_domain=rows[:, 2].astype(np.int64), span_devices=rows[:, 3],
-        span_busy_s=rows[:, 4], span_dynamic_j=rows[:, 5], span_static_j=rows[:, 6], idle_j=nothing,
+        idle_j=nothing,
         carbon_g_per_j=nothing, electricity_usd_per_j=nothing,
         meter_j=sum(sum(each.cpu_s.values()) for each in launches if each.end_s > each.start_s),
         meter_egress_usd=0.0, provenance="measured", metered="CPU time",
@@ -465,7 +442,7 @@ class _Launch:
     cpu_s: dict[str, float]
 
 
-def _launches(journal: Journal, domains: Mapping[str, int]) -> list[_Launch]:
+def _launches(journal: Journal) -> list[_Launch]:
     plans = {journal.key(each.id): each.plan for each in journal.decisions() if each.plan is not None}
     started: dict[str, float] = {}
     launches = []

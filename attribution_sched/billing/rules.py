@@ -25,7 +25,7 @@ import numpy as np
 from attribution_sched.billing.games import ORDERS, CostShares, peak_capacity
 from attribution_sched.billing.usage import Usage
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import FloatArray
 
 RULES: tuple[str, ...] = ("shapley", "reservation", "usage", "cpu-time", "max-request-use")
 """All rules, by name."""
@@ -79,11 +79,10 @@ class Sharing:
         usage: What was used.
         by: ``tenant``, ``task`` or ``model``.
         orders: Orders drawn for the Shapley rule with more groups than can be exact.
-        seed: Of those orders.
     """
 
-    def __init__(self, usage: Usage, by: str, *, orders: int = ORDERS, seed: int = 0) -> None:
-        self.usage, self.orders, self.seed = usage, orders, seed
+    def __init__(self, usage: Usage, by: str, *, orders: int = ORDERS) -> None:
+        self.usage, self.orders = usage, orders
         self.names, self.group = usage.groups(by)
 
     @cached_property
@@ -119,8 +118,7 @@ class Sharing:
     def peaks(self) -> tuple[CostShares, ...]:
         """The peak-capacity game of each domain."""
         return tuple(
-            peak_capacity(self.held[:, domain], orders=self.orders, seed=self.seed)
-            for domain in range(len(self.usage.domains))
+            peak_capacity(self.held[:, domain], orders=self.orders) for domain in range(len(self.usage.domains))
         )
 
     def metered(self, what: str) -> Metered:
@@ -134,12 +132,7 @@ class Sharing:
         if what == "device time":
             held_h = self.held_s / 3600.0
             return Metered(np.zeros_like(held_h), held_h, usage.devices * usage.hours - held_h.sum(axis=0))
-        prices = {
-            "energy": np.ones_like(usage.idle_j),
-            "CPU time": np.ones_like(usage.idle_j),
-            "electricity": usage.electricity_usd_per_j,
-            "carbon": usage.carbon_g_per_j,
-        }[what]
+        prices = usage.per_joule(what)
         each = prices[usage.span_interval, usage.span_domain]
         return Metered(
             usage.total(usage.span_dynamic_j * each, self.group, count),
@@ -163,8 +156,7 @@ class Sharing:
             idle, idle_sampled = self._by_peaks(metered.idle)
         elif rule in ("reservation", "usage"):
             own = metered.dynamic.sum(axis=1) + metered.static.sum(axis=1)
-            keys = {"reservation": self.held_s, "usage": self._joules}[rule]
-            shared = idle = _proportional(keys, metered.idle)
+            shared = idle = _proportional(self.key(rule), metered.idle)
         else:
             totals = metered.dynamic.sum(axis=0) + held + metered.idle
             own = np.zeros(len(self.names))
@@ -186,10 +178,12 @@ class Sharing:
             squares += (peak.half_width * one) ** 2
         return shared, np.sqrt(squares)
 
-    @cached_property
-    def _joules(self) -> FloatArray:
-        metered = self.metered("energy")
-        return metered.dynamic + metered.static
+    def key(self, rule: str) -> FloatArray:
+        """By what a rule shares, shape ``(G, K)``: device-seconds, or joules drawn."""
+        if rule == "usage":
+            metered = self.metered("energy")
+            return metered.dynamic + metered.static
+        return {"reservation": self.held_s, "cpu-time": self.busy_s, "max-request-use": self.asked_s}[rule]
 
 
 def _proportional(keys: FloatArray, pool: FloatArray) -> FloatArray:
@@ -198,7 +192,7 @@ def _proportional(keys: FloatArray, pool: FloatArray) -> FloatArray:
     return np.asarray((keys * np.divide(pool, sums, out=np.zeros_like(pool), where=sums > 0)).sum(axis=1))
 
 
-def hour_prices(usage: Usage, device_h_usd: float, hours: IntArray | None = None) -> FloatArray:
+def hour_prices(usage: Usage, device_h_usd: float) -> FloatArray:
     """A Shapley price list: USD per device-hour by domain and hour of the day, for the next day, shape ``(K, 24)``.
 
     The hours of a day are the players: v(H) is the capacity that the hours of H need, the largest of their demands, so
@@ -208,7 +202,6 @@ def hour_prices(usage: Usage, device_h_usd: float, hours: IntArray | None = None
     Args:
         usage: What was used.
         device_h_usd: What a device costs an hour, used or not.
-        hours: Hour of the day in which each interval falls, shape ``(T,)``; from the cluster's clock by default.
 
     Returns:
         0 where nobody used the domain at that hour.
@@ -218,7 +211,7 @@ def hour_prices(usage: Usage, device_h_usd: float, hours: IntArray | None = None
     """
     if not device_h_usd >= 0:
         raise SettingsError(problem("device_h_usd", device_h_usd, "must be a price of 0 or more", "Use USD per hour"))
-    at = (usage.edges_s[:-1] // 3600 % 24).astype(np.int64) if hours is None else hours
+    at = (usage.edges_s[:-1] // 3600 % 24).astype(np.int64)
     everyone = np.zeros(len(usage.tasks), dtype=np.int64)
     held = usage.held(everyone, 1)[0] if usage.tasks else np.zeros((len(usage.domains), len(usage.lengths_s)))
     spent_s = np.zeros(24)

@@ -5,8 +5,9 @@ Time is cut into T intervals in which nothing changes: K domains, N tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,10 +92,24 @@ class Usage:
     electricity_usd_per_j: FloatArray
     meter_j: float
     meter_egress_usd: float
-    provenance: str = field(default="simulated")
-    metered: str = field(default="energy")
+    provenance: str = "simulated"
+    metered: str = "energy"
     repeated: tuple[tuple[str, float], ...] = ()
     slowed: tuple[tuple[int, int, float], ...] = ()
+
+    @classmethod
+    def of_spans(cls, spans: Sequence[Sequence[float]], **others: Any) -> Usage:
+        """A usage by its rows, each the values of the ``span`` fields in their order.
+
+        Args:
+            spans: The rows.
+            others: All other fields.
+        """
+        at, task, domain, devices, busy_s, dynamic_j, static_j = np.array(spans, dtype=np.float64).reshape(-1, 7).T
+        return cls(
+            span_interval=at.astype(np.int64), span_task=task.astype(np.int64), span_domain=domain.astype(np.int64),
+            span_devices=devices, span_busy_s=busy_s, span_dynamic_j=dynamic_j, span_static_j=static_j, **others,
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse a record whose parts do not add up to its meters.
@@ -129,6 +144,11 @@ class Usage:
     def lengths_s(self) -> FloatArray:
         """Of the intervals, shape ``(T,)``."""
         return np.diff(self.edges_s)
+
+    def per_joule(self, what: str) -> FloatArray:
+        """Of ``energy``, ``CPU time``, ``electricity`` (USD) or ``carbon`` (g), what a joule is, shape ``(T, K)``."""
+        by_part = {"electricity": self.electricity_usd_per_j, "carbon": self.carbon_g_per_j}
+        return by_part[what] if what in by_part else np.ones_like(self.idle_j)
 
     def groups(self, by: str) -> tuple[tuple[str, ...], IntArray]:
         """Who is billed.

@@ -44,7 +44,7 @@ def bill(
     as_json: Annotated[bool, typer.Option("--json", help="Print the lines as JSON.")] = False,
 ) -> None:
     """Share energy, electricity, egress, carbon and device time between tenants; lines and rest are the meters'."""
-    from attribution_sched.billing.bill import Prices, compare_rules
+    from attribution_sched.billing.bill import Tariff, compare_rules
     from attribution_sched.billing.metering import bill_of
     from attribution_sched.billing.rules import hour_prices
     from attribution_sched.journal import Journal
@@ -55,7 +55,7 @@ def bill(
     check_language(lang)
     if output is not None and output.suffix not in (".csv", ".json"):
         raise SettingsError(problem("--output", str(output), "must end in .csv or .json", "Name the file so"))
-    prices = Prices(carbon_price, device_price, congestion_price)
+    prices = Tariff(carbon_price, device_price, congestion_price)
     with Stages(quiet=as_json) as stages, Journal.read(journal) as recording:
         with stages.stage(f"living through {recording.count()} decisions with meters on"):
             asked = congestion or congestion_price is not None

@@ -84,10 +84,12 @@ class _Place(NamedTuple):
 
 
 def _leaves(error: ValidationError) -> list[ErrorDetails]:
-    """Leave out errors that only repeat, one level up, that something below is wrong."""
+    """Leave out errors that only repeat: one level up, or for the next entry of a list, what is wrong."""
     details = error.errors(include_url=False)
-    above = {detail["loc"][:level] for detail in details for level in range(len(detail["loc"]))}
-    return [detail for detail in details if detail["loc"] not in above]
+    repeats = {detail["loc"][:level] for detail in details for level in range(len(detail["loc"]))}
+    for *place, last in (detail["loc"] for detail in details if detail["type"] == "missing"):
+        repeats |= {(*place, last + 1)} if isinstance(last, int) else set()
+    return [detail for detail in details if detail["loc"] not in repeats]
 
 
 def _describe(detail: ErrorDetails, root: type[BaseModel]) -> str:

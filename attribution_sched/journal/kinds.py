@@ -147,7 +147,7 @@ ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=
 DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-class Kind(NamedTuple):
+class ColumnKind(NamedTuple):
     """What a column holds.
 
     Attributes:
@@ -161,7 +161,7 @@ class Kind(NamedTuple):
     read: Check
 
 
-def _mapping_of(check: Check | None = None) -> Kind:
+def _mapping_of(check: Check | None = None) -> ColumnKind:
     def mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Broken(value, "must be a mapping", "Give a dict whose keys are words")
@@ -172,24 +172,24 @@ def _mapping_of(check: Check | None = None) -> Kind:
                 raise Broken(each, error.rule, error.fix, f".{name}") from error
         return value
 
-    return Kind("TEXT", lambda value: dump(mapping(value)), lambda text: mapping(load(text)))
+    return ColumnKind("TEXT", lambda value: dump(mapping(value)), lambda text: mapping(load(text)))
 
 
 _word = partial(_text, least=1)
 _integer = partial(_whole, least=-(2**63))
 
-KINDS: dict[str, Kind] = {
-    "whole": Kind("INTEGER", _whole, _whole),
-    "integer": Kind("INTEGER", _integer, _integer),
-    "number": Kind("REAL", number, number),
-    "text": Kind("TEXT", _text, _text),
-    "word": Kind("TEXT", _word, _word),
-    "provenance": Kind("TEXT", _provenance, _provenance),
+KINDS: dict[str, ColumnKind] = {
+    "whole": ColumnKind("INTEGER", _whole, _whole),
+    "integer": ColumnKind("INTEGER", _integer, _integer),
+    "number": ColumnKind("REAL", number, number),
+    "text": ColumnKind("TEXT", _text, _text),
+    "word": ColumnKind("TEXT", _word, _word),
+    "provenance": ColumnKind("TEXT", _provenance, _provenance),
     "mapping": _mapping_of(),
     "numbers": _mapping_of(number),
     "counts": _mapping_of(_whole),
     "seeds": _mapping_of(_seed),
-    "json": Kind("TEXT", dump, load),
-    "slots": Kind("BLOB", _pack_slots, _slots),
+    "json": ColumnKind("TEXT", dump, load),
+    "slots": ColumnKind("BLOB", _pack_slots, _slots),
 }
 """Words of the schema → what a column of that kind holds."""

@@ -11,7 +11,7 @@ import sqlite3
 from typing import NamedTuple
 
 from attribution_sched.journal.faults import fault
-from attribution_sched.journal.kinds import KINDS, Kind
+from attribution_sched.journal.kinds import KINDS, ColumnKind
 
 APPLICATION_ID = 0x41545353
 """``ATSS`` at byte 68 of the file: tells a journal from anybody else's SQLite file."""
@@ -139,7 +139,7 @@ BESIDE: tuple[str, ...] = (
 cut off at its end are missed; the bytes of snapshots, whose hash is in the chain, so that old ones can be dropped."""
 
 
-class ColumnOf(NamedTuple):
+class TableColumn(NamedTuple):
     """A column.
 
     Attributes:
@@ -149,17 +149,17 @@ class ColumnOf(NamedTuple):
     """
 
     field: str
-    kind: Kind
+    kind: ColumnKind
     words: list[str]
 
 
-def _tables() -> dict[str, dict[str, ColumnOf]]:
-    tables: dict[str, dict[str, ColumnOf]] = {}
+def _tables() -> dict[str, dict[str, TableColumn]]:
+    tables: dict[str, dict[str, TableColumn]] = {}
     table = ""
     for line in SCHEMA.split("\n")[1:-1]:
         name, *words = line.split()
         if words:
-            tables[table][name] = ColumnOf(f"{table.removesuffix('s')}.{name}", KINDS[words[0]], words)
+            tables[table][name] = TableColumn(f"{table.removesuffix('s')}.{name}", KINDS[words[0]], words)
         else:
             table = name
             tables[table] = {}

@@ -302,9 +302,10 @@ class Store:
             except BaseException:
                 with self._turn:
                     self._tail, self._progress.record = None, ""
-                    if not self.closed and self._connection.in_transaction and (saved or self._depth == 1):
+                    if not self.closed and self._connection.in_transaction:
+                        # Without a savepoint, the transaction began inside the block.
                         self._connection.execute("ROLLBACK TO as_one" if saved else "ROLLBACK")
-                    if self._depth == 1:
+                    if not saved:
                         self._held = 0
                 raise
 

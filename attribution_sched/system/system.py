@@ -58,7 +58,7 @@ from attribution_sched.words.say import check_language
 if TYPE_CHECKING:
     import pandas as pd
 
-    from attribution_sched.billing.bill import Bill, Prices
+    from attribution_sched.billing.bill import Bill, Tariff
 
 Preset = str | Path | Mapping[str, Any] | Settings
 Progress = Callable[[int, int | None], None]
@@ -429,7 +429,7 @@ class System:
         rule: str = "shapley",
         *,
         electricity_usd_per_kwh: float | None = None,
-        prices: Prices | None = None,
+        prices: Tariff | None = None,
         congestion: bool = False,
     ) -> Bill:
         """Who answers for the energy, electricity, egress, carbon and device time of everything so far.
@@ -438,7 +438,7 @@ class System:
             by: ``tenant``, ``task``, ``model`` or ``domain``.
             rule: ``shapley``, ``reservation``, ``usage``, ``cpu-time`` or ``max-request-use``.
             electricity_usd_per_kwh: Price of electricity; what the preset pays for energy by default.
-            prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Prices`.
+            prices: What else is charged for; see :class:`~attribution_sched.billing.bill.Tariff`.
             congestion: Whether to work out who makes whom wait, too; a play of everything for each group of payers.
 
         Raises:

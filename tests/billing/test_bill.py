@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribution_sched.billing.bill import BY, NOBODY, OTHERS, Prices, compare_rules, make_bill
+from attribution_sched.billing.bill import BY, NOBODY, OTHERS, Tariff, compare_rules, make_bill
 from attribution_sched.billing.games import from_table
 from attribution_sched.billing.rules import RULES
 from attribution_sched.errors import JournalError, SettingsError
@@ -47,19 +47,19 @@ def test_a_payer_sees_others_only_in_sum():
 
 def test_prices_turn_quantities_into_dollars():
     usage = random_usage(2)
-    bill = make_bill(usage, prices=Prices(carbon_usd_per_kg=0.1, device_usd_per_h=2.0))
+    bill = make_bill(usage, prices=Tariff(carbon_usd_per_kg=0.1, device_usd_per_h=2.0))
     carbon = next(line for line in bill.lines if line.part == "carbon")
     assert carbon.usd == pytest.approx(carbon.quantity / 1e3 * 0.1)
     energy = next(line for line in bill.lines if line.part == "energy")
     assert energy.usd is None
     with pytest.raises(SettingsError, match="carbon_usd_per_kg = -1"):
-        Prices(carbon_usd_per_kg=-1.0)
+        Tariff(carbon_usd_per_kg=-1.0)
 
 
 def test_congestion_has_a_sum_of_its_own():
     usage = random_usage(2, tenants=3)
     shares = from_table(np.array([0.0, 1.0, 1.0, 4.0, 2.0, 5.0, 5.0, 9.0]))
-    bill = make_bill(usage, prices=Prices(congestion_usd_per_h=3.0), congestion=shares)
+    bill = make_bill(usage, prices=Tariff(congestion_usd_per_h=3.0), congestion=shares)
     assert bill.meter["congestion"] == 9.0
     assert sum(bill.amount(payer, "congestion") for payer in bill.payers) == pytest.approx(9.0)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attribution_sched import System
-from attribution_sched.billing.bill import UNATTRIBUTED, Prices, make_bill
+from attribution_sched.billing.bill import UNATTRIBUTED, Tariff, make_bill
 from attribution_sched.billing.metering import metered, usage_of
 from attribution_sched.billing.rules import RULES
 from attribution_sched.cluster.decision import capture
@@ -104,7 +104,7 @@ def crowded():
 
 def test_congestion_is_shared_between_those_who_are_in_each_others_way():
     system = crowded()
-    bill = system.bill(congestion=True, prices=Prices(congestion_usd_per_h=2.0))
+    bill = system.bill(congestion=True, prices=Tariff(congestion_usd_per_h=2.0))
     lines = {line.payer: line for line in bill.lines if line.part == "congestion"}
     assert bill.meter["congestion"] > 0.5 and bill.gap() <= 1e-9
     assert lines["a"].quantity == pytest.approx(lines["b"].quantity, rel=0.2)

@@ -1,5 +1,6 @@
 """The shared connection: durable one by one or in groups, whole when something fails, safe among threads."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -81,6 +82,23 @@ def test_closing_or_forgetting_inside_a_batch_keeps_what_was_recorded(tmp_path):
     del journal, batch
     with Journal.open(path) as journal:
         assert journal.count() == 4
+
+
+@pytest.mark.parametrize("before", [None, 0, 2])
+def test_what_is_recorded_as_one_is_there_as_a_whole_or_not_at_all(journal, before):
+    """By itself, and in a batch that holds nothing yet, or two records."""
+    with journal.batch() if before is not None else contextlib.nullcontext():
+        fill(journal, before or 0)
+        with pytest.raises(ZeroDivisionError), journal.as_one():
+            fill(journal, 3)
+            _ = 1 / 0
+        assert journal.count() == (before or 0)
+        with journal.as_one():
+            fill(journal, 3)
+    assert journal.count() == (before or 0) + 3
+    fill(journal, 1)
+    assert journal.count() == (before or 0) + 4
+    journal.verify()
 
 
 def test_a_full_disk_is_one_clear_error_and_loses_no_earlier_record(tmp_path):
