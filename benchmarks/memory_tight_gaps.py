@@ -42,14 +42,12 @@ from attribution_sched.cluster.plan import (
     Plan,
     Replica,
 )
-from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import chain_batch
 from attribution_sched.planning.domain_orders import all_orders, chain_plans, proportional_cuts
 from attribution_sched.planning.exact.solver import ExactSolver, Solution
-from attribution_sched.planning.instance import Instance
 from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.rivals.mast import Mast
-from attribution_sched.rivals.sailor import plan_like_sailor
+from attribution_sched.rivals.sailor import search
 from attribution_sched.rivals.splits import StaticUniform, best_splits
 
 DOMAINS = (3, 4, 5)
@@ -81,7 +79,7 @@ class FullPrecisionGreedy(Greedy):
 
 def even_over_all(decision: InstanceDecision) -> float:
     """Step time of the best layout of an even split over all domains in the order given."""
-    instance = _instance(decision)
+    instance = decision.instance()
     batch = chain_plans(instance, np.arange(len(decision.cost.cluster), dtype=np.int64)[None], even=True)
     if len(batch) == 0:
         return float("inf")
@@ -95,7 +93,7 @@ def any_degree(decision: InstanceDecision, *, even: bool) -> float:
     All devices of a domain are used, dp = 1. The rules of the package, by contrast, give all domains of a chain of
     three or more the same degree.
     """
-    instance = _instance(decision)
+    instance = decision.instance()
     n, seconds = instance.n_layers, instance.seconds_per_sample()[Precision.FP32.index]
     best = float("inf")
     for size in range(1, len(instance.free_devices) + 1):
@@ -120,31 +118,15 @@ def any_degree(decision: InstanceDecision, *, even: bool) -> float:
     return best
 
 
-def _instance(decision: InstanceDecision) -> Instance:
-    return Instance(
-        decision.cost, 0, decision.batch_size, decision.microbatches, decision.free_devices, decision.bandwidth_gbps,
-        decision.latency_s, decision.max_segments,
-    )  # fmt: skip
-
-
 def sailor(decision: InstanceDecision) -> float:
     """Step time of the plan that a search in the manner of Sailor chooses."""
-    try:
-        plan = plan_like_sailor(
-            decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size,
-            decision.bandwidth_gbps, decision.latency_s,
-        )  # fmt: skip
-    except PlanError:
-        return float("inf")
-    return decision.step_s(plan)
+    found = search(decision.instance())
+    return float("inf") if found is None else decision.step_s(found.plan)
 
 
 def rules(decision: InstanceDecision) -> Iterator[tuple[str, float]]:
     """Step time of every rule; infinite where it finds nothing that fits."""
-    split = best_splits(
-        decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size, decision.bandwidth_gbps,
-        decision.latency_s,
-    )  # fmt: skip
+    split = best_splits(decision.instance())
     yield "proportional, best subset, order, any tp", any_degree(decision, even=False)
     yield "even, best subset, order, any tp", any_degree(decision, even=True)
     yield "proportional, best subset and order", split["proportional"].step_s

@@ -33,10 +33,9 @@ from scheduler_instances import SAILOR_INSTANCES, InstanceDecision, two_regions
 from attribution_sched.cluster.cost import BYTES_PER_GBIT, gradient_reduce_s, split_stages, stage_cost
 from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, Replica
-from attribution_sched.errors import PlanError
 from attribution_sched.planning.exact.solver import ExactSolver
 from attribution_sched.rivals.mast import Mast
-from attribution_sched.rivals.sailor import plan_like_sailor
+from attribution_sched.rivals.sailor import search
 from attribution_sched.rivals.splits import best_splits
 from research.pipeline_events import simulate_pipeline
 
@@ -55,21 +54,12 @@ def exact_cuts(decision: InstanceDecision) -> Plan:
 
 def sailor_style(decision: InstanceDecision) -> Plan | None:
     """The plan of a search in the manner of Sailor."""
-    try:
-        return plan_like_sailor(
-            decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size,
-            decision.bandwidth_gbps, decision.latency_s,
-        )  # fmt: skip
-    except PlanError:
-        return None
+    found = search(decision.instance())
+    return None if found is None else found.plan
 
 
 def _split(decision: InstanceDecision, rule: str) -> Plan | None:
-    found = best_splits(
-        decision.cost, 0, decision.free_devices, decision.microbatches, decision.batch_size, decision.bandwidth_gbps,
-        decision.latency_s,
-    )  # fmt: skip
-    return found[rule].plan
+    return best_splits(decision.instance())[rule].plan
 
 
 PLANNERS: dict[str, Planner] = {

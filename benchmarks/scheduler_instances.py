@@ -28,6 +28,7 @@ from attribution_sched.cluster.regions import wan_between
 from attribution_sched.cluster.wan import Wan
 from attribution_sched.cluster.world import Cluster, Domain, Reward, Runtime, TaskKind
 from attribution_sched.planning.exact.problem import Objective, Problem
+from attribution_sched.planning.instance import Instance
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -92,6 +93,13 @@ class InstanceDecision:
         return Problem(
             self.cost, 0, self.batch_size, self.microbatches, self.free_devices, self.bandwidth_gbps * BYTES_PER_GBIT,
             self.latency_s, self.max_segments, objective or Objective(), replicate,
+        )  # fmt: skip
+
+    def instance(self) -> Instance:
+        """The decision as planners by rule take it."""
+        return Instance(
+            self.cost, 0, self.batch_size, self.microbatches, self.free_devices, self.bandwidth_gbps, self.latency_s,
+            self.max_segments,
         )  # fmt: skip
 
     def view(self) -> Decision:

@@ -16,9 +16,9 @@ from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import ANYBODY, MICROBATCHES, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
-from attribution_sched.cluster.validity import Limits, limits_of, validity
+from attribution_sched.cluster.validity import Limits, limits_of
 from attribution_sched.errors import PlanError
-from attribution_sched.types import BoolArray, IntArray
+from attribution_sched.types import IntArray
 
 
 def chain_batch(rows: IntArray) -> PlanBatch:
@@ -79,16 +79,6 @@ def shared_devices(view: Decision, beside: int) -> IntArray:
         if beside in (neighbour.slot, ANYBODY):
             counts[neighbour.domain] += neighbour.devices
     return counts
-
-
-def runnable(view: Decision, batch: PlanBatch) -> BoolArray:
-    """Whether the cluster would run plans on empty devices: they are well formed and fit memory; shape ``(n,)``."""
-    limits = limits_of(view.cost, view.kind_index, from_table=False)._replace(trained=False)
-    valid: BoolArray = validity(limits, batch.segments, batch.counts) == rules.VALID
-    at = np.flatnonzero(valid)
-    if len(at):
-        valid[at] = view.cost.score(taken(batch, at), view.kind_index, breakdown=False).fits
-    return valid
 
 
 def taken(batch: PlanBatch, rows: IntArray) -> PlanBatch:

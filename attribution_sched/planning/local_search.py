@@ -13,8 +13,6 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from itertools import combinations, pairwise
-from math import comb
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -285,21 +283,6 @@ class Neighbourhood:
         near, counts = self.one_change(rows, count, ANY_DEVICES)
         others, other_counts = self.restructured(rows, count)
         return np.concatenate([near, others]), np.concatenate([counts, other_counts])
-
-
-def every_cut(n_layers: int, segments: int, most: int, rng: np.random.Generator) -> tuple[IntArray, bool]:
-    """First and last layers of so many segments, shape ``(n, segments, 2)``, wherever a model may be cut.
-
-    Returns:
-        All of them, or ``most`` drawn with equal chances where there are more; and whether they are all.
-    """
-    complete = comb(n_layers - 1, segments - 1) <= most
-    if complete:
-        places: Sequence[Sequence[int]] = list(combinations(range(1, n_layers), segments - 1))
-    else:
-        samples = [rng.choice(n_layers - 1, segments - 1, replace=False) + 1 for _ in range(most)]
-        places = [sorted(int(cut) for cut in cuts) for cuts in samples]
-    return np.array([list(pairwise([0, *cuts, n_layers])) for cuts in places], dtype=np.int64), complete
 
 
 def replicas(rows: IntArray, count: int) -> list[IntArray]:

@@ -23,7 +23,6 @@ from attribution_sched.cluster.cost import (
     stage_cost,
 )
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, layouts_within
 from attribution_sched.cluster.validity import hardware_formats
 from attribution_sched.kernels import kernel
@@ -105,14 +104,6 @@ def usable_options(cost: CostModel, free_devices: IntArray, table: IntArray) -> 
     fits = (size <= free_devices[:, None]) & (table[:, O_TP] <= node[:, None])
     usable: BoolArray = fits & hardware_formats(cost)[:, table[:, O_PRECISION]]
     return usable
-
-
-def formats_of_all(cost: CostModel, model: int, domains: Sequence[int] | IntArray) -> IntArray:
-    """Rows of the formats that all of some domains have for a model; INT8 is for inference only."""
-    common = hardware_formats(cost)[np.asarray(domains)].all(axis=0)
-    if cost.training[model]:
-        common[Precision.INT8.index] = False
-    return np.flatnonzero(common)
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import Plan, PlanBatch
 from attribution_sched.cluster.reward import PlanValues, r_cost, value
-from attribution_sched.planning.exact.problem import Objective, problem_of, reward_objective
+from attribution_sched.planning.exact.problem import problem_of, reward_objective
 from attribution_sched.planning.exact.solver import ExactSolver
 from attribution_sched.planning.instance import usable_devices
 from attribution_sched.scheduler.rules import ShortestJobFirst
@@ -31,7 +31,7 @@ MOVES_WEIGHED = 16
 """Plans of highest reward whose cost of moving is worked out."""
 
 
-def move_gain_s(view: Decision, plan: Plan, reward: float, reward_now: float, steps: float | None = None) -> float:
+def move_gain_s(view: Decision, plan: Plan, reward: float, reward_now: float) -> float:
     """What changing to a plan earns until the task ends, in seconds of R_eff; negative if moving does not pay.
 
     Every step pays its reward once per baseline step time, the pause costs one per second of it, and the traffic of
@@ -42,14 +42,11 @@ def move_gain_s(view: Decision, plan: Plan, reward: float, reward_now: float, st
         plan: Where it might go.
         reward: What the plan is worth there.
         reward_now: What the current plan is worth.
-        steps: For how many steps the difference lasts; those left by default.
     """
     pause_s, moved_usd = view.move_cost(plan)
     base_s, base_usd = float(view.base_step_s[view.kind_index]), float(view.base_cost_usd[view.kind_index])
     paid_s = view.reward.w_cost * r_cost(moved_usd, base_usd) * base_s
-    return (reward - reward_now) * base_s * (view.steps_left if steps is None else steps) - (
-        view.reward.w_eff * pause_s + paid_s
-    )
+    return (reward - reward_now) * base_s * view.steps_left - (view.reward.w_eff * pause_s + paid_s)
 
 
 def best_move(view: Decision, batch: PlanBatch, found: PlanValues) -> Plan | None:
@@ -86,26 +83,15 @@ CANDIDATES = 10
 class Exact:
     """The exact plan at placement, kept until the task ends.
 
+    It places the waiting task with the least work first, and charges plans for the devices they keep from others.
+
     Args:
-        objective: What is minimised; minus the reward of the world by default.
         budget: Effort of the proof per decision.
-        queue_pressure: Charge plans for the devices they keep from waiting tasks (see ``reward_objective``).
-        shortest_first: Place the waiting task with the least work first, instead of the first to come.
     """
 
     name = "exact"
 
-    def __init__(
-        self,
-        objective: Objective | None = None,
-        budget: int = POLICY_BUDGET,
-        *,
-        queue_pressure: bool = True,
-        shortest_first: bool = True,
-    ) -> None:
-        self.objective = objective
-        self.queue_pressure = queue_pressure
-        self.shortest_first = shortest_first
+    def __init__(self, budget: int = POLICY_BUDGET) -> None:
         self.solver = ExactSolver(budget)
         self._shortest = ShortestJobFirst()
         self._refused: set[tuple[float, int]] = set()
@@ -124,8 +110,6 @@ class Exact:
 
     def select(self, view: Decision) -> int:
         """Choose the waiting task with the least work that has not just been found not to fit."""
-        if not self.shortest_first:
-            return view.slot
         order = sorted(view.queue, key=lambda t: t.steps_left * self._shortest.nominal_step_s(view, t.kind_index))
         return next((t.slot for t in order if (view.time_s, t.slot) not in self._refused), view.slot)
 
@@ -138,7 +122,7 @@ class Exact:
         found = None
         view = replace(view, free_devices=usable_devices(view))
         if (view.free_devices > 0).any():
-            objective = self.objective or reward_objective(view, queue_pressure=self.queue_pressure)
+            objective = reward_objective(view, queue_pressure=True)
             found = self.solver.try_solve(problem_of(_narrowed(view), objective), view.current_plan)
         if found is None:
             now = {entry for entry in self._refused if entry[0] == view.time_s}
@@ -160,52 +144,31 @@ class ExactResolve(Exact):
 class ExactSwitch(Exact):
     """The exact plan at every event, taken only if it pays.
 
-    A move pays if what it gains over the work left (or ``horizon_s``, if shorter) is worth more, in the reward's own
-    units, than the pause and the traffic it costs.
-
-    Args:
-        objective: What is minimised; minus the reward of the world by default.
-        budget: Effort of the proof per decision.
-        horizon_s: How long the network of the moment is expected to last; all the work left by default.
-        queue_pressure: As for :class:`Exact`.
-        shortest_first: As for :class:`Exact`.
+    A move pays if what it gains over the work left is worth more, in the reward's own units, than the pause and the
+    traffic it costs.
     """
 
     name = "exact-switch"
-
-    def __init__(
-        self,
-        objective: Objective | None = None,
-        budget: int = POLICY_BUDGET,
-        horizon_s: float = np.inf,
-        *,
-        queue_pressure: bool = True,
-        shortest_first: bool = True,
-    ) -> None:
-        super().__init__(objective, budget, queue_pressure=queue_pressure, shortest_first=shortest_first)
-        self.horizon_s = horizon_s
 
     def decide(self, view: Decision) -> Plan | None:
         """Place on the best plan; move if the forecast gain exceeds the cost of moving."""
         plan = self.best(view)
         if plan is None or view.current_plan is None or plan == view.current_plan:
             return plan if view.current_plan is None else None
-        return plan if switching_gain(view, plan, self.horizon_s) > 0.0 else None
+        return plan if switching_gain(view, plan) > 0.0 else None
 
 
-def switching_gain(view: Decision, plan: Plan, horizon_s: float = np.inf) -> float:
-    """Reward gained by moving a running task to another plan, over the work left or a horizon, cost of moving charged.
+def switching_gain(view: Decision, plan: Plan) -> float:
+    """Reward gained by moving a running task to another plan, over the work left, cost of moving charged.
 
     Args:
         view: A re-planning decision.
         plan: The plan to move to.
-        horizon_s: How long the difference between the plans is expected to last.
     """
     if view.current_plan is None:
         return np.inf
     both = value(view, PlanBatch.of([view.current_plan, plan]))
-    steps = min(view.steps_left, horizon_s / float(both.step_s[0]))
-    return move_gain_s(view, plan, float(both.reward[1]), float(both.reward[0]), steps)
+    return move_gain_s(view, plan, float(both.reward[1]), float(both.reward[0]))
 
 
 def _narrowed(view: Decision) -> Decision:

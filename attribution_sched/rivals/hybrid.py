@@ -14,7 +14,7 @@ from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import MICROBATCHES, Plan, PlanBatch, layout_table
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.validity import VALID, limits_of, validity
-from attribution_sched.errors import PlanError, SettingsError, problem
+from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.candidates import taken
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.local_search import SAME_FORMATS, Neighbourhood
@@ -63,10 +63,8 @@ class RuleCorrection:
     """
 
     def __init__(self, rule: Policy, correct: Correction | None = None) -> None:
-        _require(rule, "rule", "name", "decide")
         self.rule = rule
         self.correction: Correction = ValueCorrection() if correct is None else correct
-        _require(self.correction, "correct", "correct")
         self.name = f"{rule.name}+correct"
 
     def select(self, view: Decision) -> int:
@@ -81,7 +79,7 @@ class RuleCorrection:
 
     def decide(self, view: Decision) -> Plan | None:
         """Correct what the rule proposes."""
-        proposal = _plan_of(self.rule.decide(view), "rule.decide")
+        proposal = self.rule.decide(view)
         if proposal is None:
             return None
         candidates = neighbourhood(view, proposal)
@@ -91,20 +89,6 @@ class RuleCorrection:
             raise PlanError(problem("correct.correct", scores.tolist(), rule, "Mend the correction"))
         best = int(np.argmax(scores))
         return proposal if best == 0 else candidates.plan(best)
-
-
-def _require(part: object, name: str, *members: str) -> None:
-    missing = [member for member in members if not hasattr(part, member)]
-    if missing or isinstance(part, type):
-        given = part.__name__ if isinstance(part, type) else type(part).__name__
-        rule = "must be an object, not a class" if isinstance(part, type) else f"lacks {', '.join(missing)}"
-        raise SettingsError(problem(name, given, rule, f"Give an object with {', '.join(members)}"))
-
-
-def _plan_of(given: object, where: str) -> Plan | None:
-    if given is None or isinstance(given, Plan):
-        return given
-    raise PlanError(problem(where, type(given).__name__, "must return a Plan or None", "Mend the component"))
 
 
 def neighbourhood(view: Decision, plan: Plan) -> PlanBatch:

@@ -9,19 +9,17 @@ Cut points are never searched, and one stage never spans regions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
+from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.gpus import PRECISIONS, Precision
+from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import MAX_PP, Plan, PlanBatch, Replica, Segment
-from attribution_sched.errors import PlanError, problem
 from attribution_sched.planning.blocking import Arrays, Even, best_stages, blocking_s
 from attribution_sched.planning.instance import Instance, half_precision
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import IntArray
 
 REGIONS = 8
 """Regions with room that the search looks at, best connected first."""
@@ -40,18 +38,11 @@ class Sailor:
 
     A running task is re-planned at a re-planning event if the devices it could use are not those of its last
     planning; it moves if the planner's own estimate of the step improves. What moving costs is not weighed.
-
-    Args:
-        rescored: How many of the best estimates are priced by the cost model to choose among them; 0 trusts the
-            estimate, as Sailor does.
-        least_gain: Share of the estimated step time that a move must save.
     """
 
     name = "sailor"
 
-    def __init__(self, rescored: int = 0, least_gain: float = 0.0) -> None:
-        self.rescored = rescored
-        self.least_gain = least_gain
+    def __init__(self) -> None:
         self._planned: dict[int, tuple[int, ...]] = {}
 
     def reset(self, seed: int) -> None:
@@ -65,57 +56,19 @@ class Sailor:
         if view.replanning and self._planned.get(view.slot) == free:
             return None
         self._planned[view.slot] = free
-        found = search(instance, rescored=self.rescored)
+        found = search(instance)
         if found is None or not view.replanning or view.current_plan is None:
             return None if found is None else found.plan
         # Both by the same rule: the search deals layers over all stages, a plan only says what each region holds.
         now_s, then_s = (estimate_s(instance, plan) for plan in (view.current_plan, found.plan))
-        return found.plan if then_s < (1.0 - self.least_gain) * now_s else None
+        return found.plan if then_s < now_s else None
 
 
-def plan_like_sailor(
-    cost: CostModel,
-    model_index: int,
-    free_devices: Sequence[int] | IntArray,
-    microbatches: Sequence[int],
-    batch_size: int,
-    bandwidth_gbps: FloatArray,
-    latency_s: FloatArray,
-    *,
-    precision: Precision | None = None,
-    rescored: int = 0,
-) -> Plan:
-    """Plan one model as Sailor would, outside any world.
-
-    Args:
-        cost: Gives stage times and memory.
-        model_index: Model to place.
-        free_devices: Devices per domain, shape ``(K,)``.
-        microbatches: Microbatch sizes (samples over all dp ranks) to choose from.
-        batch_size: Samples per step.
-        bandwidth_gbps: Links, shape ``(K, K)``.
-        latency_s: One-way latencies, shape ``(K, K)``.
-        precision: Numeric format; the best 16-bit one that all domains have by default.
-        rescored: As in :class:`Sailor`.
-    """
-    free = np.asarray(free_devices, dtype=np.int64)
-    instance = Instance(
-        cost, model_index, batch_size, tuple(microbatches), free, np.asarray(bandwidth_gbps, dtype=np.float64),
-        np.asarray(latency_s, dtype=np.float64), len(cost.cluster), precision=precision,
-    )  # fmt: skip
-    found = search(instance, rescored=rescored)
-    if found is None:
-        name = cost.models[model_index].name
-        raise PlanError(problem(f"plan of {name}", None, "no even split fits memory", "Free more devices"))
-    return found.plan
-
-
-def search(instance: Instance, *, rescored: int = 0) -> PricedPlan | None:
+def search(instance: Instance) -> PricedPlan | None:
     """Find the plan of best estimate; None if nothing fits.
 
     Args:
         instance: What to place.
-        rescored: Number of estimates that the cost model ranks anew.
     """
     order = region_order(instance)
     if order.size == 0:
@@ -139,11 +92,8 @@ def search(instance: Instance, *, rescored: int = 0) -> PricedPlan | None:
         return None
     # The cost model cuts a segment into stages of equal work, not of equal length, so memory may come out fuller.
     priced = instance.score(PlanBatch.of([estimate.plan for estimate in found]))
-    ranked = [at for at in np.argsort([estimate.step_s for estimate in found], kind="stable") if priced.fits[at]]
-    if not ranked:
-        return None
-    chosen: PricedPlan = found[min(ranked[: max(1, rescored)], key=lambda at: float(priced.step_s[at]))]
-    return chosen
+    fitting = [estimate for estimate, fits in zip(found, priced.fits, strict=True) if fits]
+    return min(fitting, key=lambda estimate: estimate.step_s, default=None)
 
 
 def region_order(instance: Instance) -> IntArray:

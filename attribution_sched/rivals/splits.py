@@ -5,14 +5,11 @@ The first is the straw man every gain is quoted against; the second is what an e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attribution_sched.cluster.cost import CostModel
 from attribution_sched.cluster.decision import Decision
-from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import DP, MICROBATCH, PP, TP, Plan, PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.errors import PlanError, problem
@@ -27,7 +24,6 @@ from attribution_sched.planning.domain_orders import (
 from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import first_twins, plans_inside, single_domain_plans
 from attribution_sched.rivals.exact_policy import best_move
-from attribution_sched.types import FloatArray, IntArray
 
 __all__ = ["SpeedProportional", "SplitResult", "StaticUniform", "best_splits", "proportional_cuts", "uniform_cuts"]
 
@@ -72,6 +68,10 @@ def _baseline_layout(batch: PlanBatch) -> PlanBatch:
     return PlanBatch(rows[chosen], batch.counts[chosen], batch.schedules[chosen])
 
 
+ORDERS, WIDE_ORDERS, MANY_DOMAINS = 24, 8, 8
+"""Most orders tried for each number of domains; fewer in clusters of many domains, where pricing a plan is dearer."""
+
+
 class SpeedProportional:
     """Every subset and order of domains, cut in proportion to speed; the best plan by reward.
 
@@ -79,17 +79,9 @@ class SpeedProportional:
     with room, all layouts of a pipeline whose layers are dealt in proportion to the segments' speed. Where orders
     are many only the best connected are tried. A running task is moved when what it earns more over its remaining
     work exceeds what moving costs.
-
-    Args:
-        orders: Most orders tried for each number of domains.
-        wide_orders: The same in clusters of more than 8 domains, where pricing a plan is dearer.
     """
 
     name = "speed-proportional"
-
-    def __init__(self, orders: int = 24, wide_orders: int = 8) -> None:
-        self.orders = orders
-        self.wide_orders = wide_orders
 
     def decide(self, view: Decision) -> Plan | None:
         """Take the best plan, wait if none fits, stay if moving does not pay."""
@@ -105,7 +97,7 @@ class SpeedProportional:
     def candidates(self, view: Decision) -> PlanBatch:
         """List all plans that are weighed."""
         instance = Instance.of(view)
-        limit = self.orders if len(instance.free_devices) <= 8 else self.wide_orders
+        limit = ORDERS if len(instance.free_devices) <= MANY_DOMAINS else WIDE_ORDERS
         batches = [plans_inside(instance, first_twins(instance))]
         batches += [
             chain_plans(instance, connected_orders(instance, segments, limit))
@@ -130,40 +122,17 @@ class SplitResult:
 
 
 def best_splits(
-    cost: CostModel,
-    model_index: int,
-    free_devices: Sequence[int] | IntArray,
-    microbatches: Sequence[int],
-    batch_size: int,
-    bandwidth_gbps: FloatArray,
-    latency_s: FloatArray,
-    max_segments: int | None = None,
-    precision: Precision | None = None,
+    instance: Instance,
 ) -> dict[str, SplitResult]:
     """Find the best even and the best speed-proportional split by step time, over all subsets and orders of domains.
-
-    Args:
-        cost: Prices plans.
-        model_index: Model to place.
-        free_devices: Devices per domain, shape ``(K,)``.
-        microbatches: Microbatch sizes to choose from.
-        batch_size: Samples per step.
-        bandwidth_gbps: Links, shape ``(K, K)``.
-        latency_s: One-way latencies, shape ``(K, K)``.
-        max_segments: Most domains in a plan; all by default.
-        precision: Numeric format; the best 16-bit one that the domains of a plan have by default.
 
     Returns:
         ``{"even": …, "proportional": …}``.
     """
-    k = len(cost.cluster)
-    free = np.asarray(free_devices, dtype=np.int64)
-    most = k if max_segments is None else max_segments
-    instance = Instance(
-        cost, model_index, batch_size, tuple(microbatches), free, bandwidth_gbps, latency_s, most, precision=precision
-    )
     if not instance.open_domains.size:
-        raise PlanError(problem("free_devices", free.tolist(), "no domain has a free device", "Free some devices"))
+        given, rule = instance.free_devices.tolist(), "no domain has a free device"
+        raise PlanError(problem("free_devices", given, rule, "Free some devices"))
+    most = instance.max_segments
     results = {}
     for name, even in (("even", True), ("proportional", False)):
         best = SplitResult(None, float("inf"), 0)

@@ -5,7 +5,7 @@ import pytest
 
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, PP, PRECISION, STOP, TP, layout_table
 from attribution_sched.planning import local_search
-from attribution_sched.planning.local_search import ANY_DEVICES, SAME_DEVICES, Move, Neighbourhood, every_cut
+from attribution_sched.planning.local_search import ANY_DEVICES, SAME_DEVICES, Move, Neighbourhood
 from tests.cluster.engine_worlds import tiny_cluster
 
 LAYERS = 24
@@ -81,16 +81,6 @@ def test_a_domain_without_free_devices_is_never_moved_to(near, plan):
     for moves in (near.one_change, near.everything, near.restructured):
         rows, counts = moves(plan, 3)
         assert all(3 not in one[:count, DOMAIN] for one, count in zip(rows, counts, strict=True))
-
-
-def test_every_cut_lists_all_or_draws_some():
-    spans, complete = every_cut(6, 3, 100, np.random.default_rng(0))
-    assert complete and len(spans) == 10
-    assert {tuple(map(tuple, span)) for span in spans.tolist()} >= {((0, 1), (1, 2), (2, 6)), ((0, 2), (2, 5), (5, 6))}
-    drawn, complete = every_cut(60, 4, 50, np.random.default_rng(0))
-    assert not complete and drawn.shape == (50, 4, 2)
-    assert (drawn[:, 0, 0] == 0).all() and (drawn[:, -1, 1] == 60).all() and (drawn[:, 1:, 0] == drawn[:, :-1, 1]).all()
-    assert (drawn[:, :, 1] > drawn[:, :, 0]).all()
 
 
 def test_cuts_move_only_as_far_as_they_are_said_to(near, plan):

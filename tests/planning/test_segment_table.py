@@ -5,11 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import attribution_sched
 from attribution_sched.cluster.cost import CostModel, gradient_reduce_s, stage_cost
-from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import (
     DOMAIN,
     DP,
@@ -76,18 +74,6 @@ def test_domains_are_alike_by_hardware_and_by_what_else_is_asked():
     assert len(set(apart.tolist())) == len(classes)
     mixed, first = table.hardware_classes(instance_of(cluster=mixed_cluster()).cost)
     assert len(first) > 1 and (mixed[first] == np.arange(len(first))).all()
-
-
-@pytest.mark.parametrize("cluster", [tiny_cluster(), mixed_cluster()])
-@pytest.mark.parametrize("training", [True, False])
-def test_formats_of_all_leave_out_what_one_lacks_and_int8_for_training(training, cluster):
-    cost = CostModel(cluster, instance_of().cost.models, training=[training])
-    gpus = [domain.gpu for domain in cost.cluster.domains]
-    expected = [
-        q.index for q in Precision
-        if all(gpu.supports(q) for gpu in gpus) and not (training and q is Precision.INT8)
-    ]  # fmt: skip
-    assert sorted(table.formats_of_all(cost, 0, range(len(gpus))).tolist()) == sorted(expected)
 
 
 def test_a_stage_takes_what_the_cost_model_says():

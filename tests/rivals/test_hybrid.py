@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 from attribution_sched.cluster.plan import PlanBatch
 from attribution_sched.cluster.reward import value
 from attribution_sched.config import load_settings
-from attribution_sched.errors import PlanError, SettingsError
+from attribution_sched.errors import PlanError
 from attribution_sched.planning.candidates import feasible
 from attribution_sched.rivals.exact_policy import switching_gain
 from attribution_sched.rivals.hybrid import (
@@ -116,31 +116,8 @@ def test_the_guide_is_told_of_queue_and_episode():
     assert hybrid.select(view) == view.slot
 
 
-@pytest.mark.parametrize(("make", "said"), [
-    (lambda: RuleCorrection(None), "rule = 'NoneType': lacks name, decide"),
-    (lambda: RuleCorrection(SpeedProportional), "rule = 'SpeedProportional': must be an object, not a class"),
-    (lambda: RuleCorrection(SpeedProportional(), 3), "correct = 'int': lacks correct"),
-])  # fmt: skip
-def test_parts_that_do_not_fit_are_refused(make, said):
-    with pytest.raises(SettingsError) as caught:
-        make()
-    assert said in str(caught.value)
-
-
 @pytest.mark.parametrize("scores", [np.zeros(1), lambda near: np.full(len(near), np.nan), lambda near: near.segments])
 def test_scores_of_another_shape_are_refused(scores):
     view = moment(3)
     with pytest.raises(PlanError, match="one per candidate"):
         RuleCorrection(SpeedProportional(), Fixed(scores)).decide(view)
-
-
-class Talks:
-    name = "talks"
-
-    def decide(self, view):
-        return "somewhere"
-
-
-def test_what_is_not_a_plan_is_refused():
-    with pytest.raises(PlanError, match=r"rule\.decide = 'str'"):
-        RuleCorrection(Talks()).decide(moment(3))

@@ -12,6 +12,7 @@ from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.cluster.reward import value
 from attribution_sched.cluster.world import Runtime
 from attribution_sched.errors import PlanError
+from attribution_sched.planning.instance import Instance
 from attribution_sched.planning.segment_table import single_domain_plans
 from attribution_sched.rivals.splits import (
     SpeedProportional,
@@ -114,10 +115,7 @@ def naive(seen, even):
 @pytest.mark.parametrize("even", [True, False])
 def test_best_splits_agree_with_a_list_written_by_hand(even):
     seen = replace(pending(GIANT, cluster=tiny_cluster(3, 4, motion=STILL)), free_devices=np.array([2, 2, 1]))
-    kind = seen.kind
-    found = best_splits(
-        seen.cost, 0, seen.free_devices, kind.microbatches, kind.batch_size, seen.bandwidth_gbps, seen.latency_s, 2
-    )["even" if even else "proportional"]
+    found = best_splits(replace(Instance.of(seen), max_segments=2))["even" if even else "proportional"]
     priced = seen.cost.score(PlanBatch.of(naive(seen, even)), 0, latency_s=seen.latency_s,
                              bandwidth_gbps=seen.bandwidth_gbps, breakdown=False)  # fmt: skip
     assert found.step_s == pytest.approx(priced.step_s[priced.fits].min(), rel=1e-12)
@@ -127,21 +125,17 @@ def test_best_splits_agree_with_a_list_written_by_hand(even):
 
 def test_uneven_rooms_favour_the_proportional_split():
     seen = pending(GIANT, cluster=mixed_cluster())
-    kind = seen.kind
-    found = best_splits(
-        seen.cost, 0, [2, 8, 1], kind.microbatches, kind.batch_size, seen.bandwidth_gbps, seen.latency_s
-    )
+    found = best_splits(replace(Instance.of(seen), free_devices=np.array([2, 8, 1]), max_segments=3))
     assert found["proportional"].step_s <= found["even"].step_s
     assert found["proportional"].tried > 100
 
 
 def test_best_splits_without_a_device_or_a_plan():
     seen = pending(GIANT, cluster=tiny_cluster(3, 4, motion=STILL))
-    kind = seen.kind
-    links = (seen.bandwidth_gbps, seen.latency_s)
+    instance = replace(Instance.of(seen), max_segments=3)
     with pytest.raises(PlanError, match="no domain has a free device"):
-        best_splits(seen.cost, 0, [0, 0, 0], kind.microbatches, kind.batch_size, *links)
-    none = best_splits(seen.cost, 0, [1, 0, 0], kind.microbatches, kind.batch_size, *links)
+        best_splits(replace(instance, free_devices=np.array([0, 0, 0])))
+    none = best_splits(replace(instance, free_devices=np.array([1, 0, 0])))
     assert none["even"].plan is None
     assert none["even"].step_s == float("inf")
-    assert single(kind).samples == kind.batch_size
+    assert single(seen.kind).samples == seen.kind.batch_size

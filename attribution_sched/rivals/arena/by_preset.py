@@ -29,7 +29,6 @@ def evaluate(
     seed: int = 0,
     *,
     scenarios: Sequence[str] = DEFAULT_SCENARIOS,
-    references: Sequence[str] | None = None,
     limit: str | None = None,
     bounds: Mapping[str, Sequence[float]] | None = None,
     folder: str | Path | None = None,
@@ -45,8 +44,7 @@ def evaluate(
         episodes: Episodes per policy and scenario.
         seed: Picks the held-out episodes and the bootstrap resamples.
         scenarios: Names of :mod:`attribution_sched.config.scenarios`.
-        references: See :func:`attribution_sched.rivals.arena.play.evaluate`, as for all that follow.
-        limit: Policy that stands for the limit.
+        limit: Policy that stands for the limit; see :func:`attribution_sched.rivals.arena.play.evaluate`.
         bounds: Scenario → highest possible return of each episode.
         folder: Where played episodes are kept and found again.
         replay: Play stale episodes of the folder again.
@@ -70,7 +68,6 @@ def evaluate(
         worlds,
         episodes,
         seed,
-        references=references,
         limit=limit,
         bounds=bounds,
         folder=None if folder is None else Path(folder),

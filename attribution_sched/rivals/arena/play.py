@@ -20,7 +20,7 @@ from attribution_sched.rivals.arena.records import EpisodeRecord, EpisodeStore, 
 from attribution_sched.rivals.arena.report import ArenaResult, summarise
 from attribution_sched.scheduler.episode import play
 from attribution_sched.scheduler.policy import Episodic, Policy, QueueOrder
-from attribution_sched.scheduler.registry import LIMIT, UNIFORM, policy_spec
+from attribution_sched.scheduler.registry import LIMIT, policy_spec
 from attribution_sched.stats.bootstrap import RESAMPLES
 
 HELD_OUT_SEED = 1_000_000
@@ -75,7 +75,6 @@ def evaluate(
     episodes: int,
     seed: int = 0,
     *,
-    references: Sequence[str] | None = None,
     limit: str | None = None,
     bounds: Mapping[str, Sequence[float]] | None = None,
     folder: Path | None = None,
@@ -91,8 +90,6 @@ def evaluate(
         worlds: A world, or scenarios by name.
         episodes: Episodes per policy and scenario.
         seed: Picks the held-out episodes and the bootstrap resamples.
-        references: Policies that differences are taken against, besides the best of each scenario; the static
-            uniform split if it plays by default.
         limit: Policy that stands for the limit; ``exact-resolve`` if it plays by default.
         bounds: Scenario → highest possible return of each episode, in place of a limit policy.
         folder: Where played episodes are kept and found again; nothing is kept by default.
@@ -111,7 +108,7 @@ def evaluate(
     named = {"world": worlds} if isinstance(worlds, World) else dict(worlds)
     players = _players(policies)
     seeds = held_out_seeds(episodes, seed)
-    _check(named, players, references, limit, bounds, episodes)
+    _check(named, players, limit, bounds, episodes)
     who = check_workers(workers)
     jobs = [
         Job(scenario, name, one, digest)
@@ -138,13 +135,11 @@ def evaluate(
         if store is not None:
             store.append(record)
         counted.done(record)
-    chosen = references if references is not None else (UNIFORM,)
     results = [
         summarise(
             scenario,
             {name: [found[scenario, name, one] for one in seeds] for name in players},
             seed=seed,
-            references=chosen,
             limit=limit or LIMIT,
             bound=None if bounds is None else bounds.get(scenario),
             resamples=resamples,
@@ -199,17 +194,14 @@ def _maker(policy: str | Policy) -> Callable[[], Policy]:
 def _check(
     worlds: Mapping[str, World],
     players: Mapping[str, object],
-    references: Sequence[str] | None,
     limit: str | None,
     bounds: Mapping[str, Sequence[float]] | None,
     episodes: int,
 ) -> None:
     if not worlds:
         raise SettingsError(problem("worlds", {}, "must hold at least one scenario", "Add one"))
-    for field, names in (("reference", references or ()), ("limit", [limit] if limit else [])):
-        for name in names:
-            if name not in players:
-                raise SettingsError(problem(field, name, "is not among the policies", nearest(name, players)))
+    if limit and limit not in players:
+        raise SettingsError(problem("limit", limit, "is not among the policies", nearest(limit, players)))
     for scenario, bound in (bounds or {}).items():
         if scenario not in worlds:
             raise SettingsError(problem("bounds", scenario, "is not among the scenarios", nearest(scenario, worlds)))

@@ -172,7 +172,6 @@ def summarise(
     played: Mapping[str, Sequence[EpisodeRecord]],
     *,
     seed: int,
-    references: Sequence[str] = (),
     limit: str | None = None,
     bound: Sequence[float] | None = None,
     resamples: int = RESAMPLES,
@@ -187,7 +186,6 @@ def summarise(
         scenario: Its name.
         played: Policy → its episodes, in the same order of seeds for all.
         seed: Seed of the resamples.
-        references: Policies that differences are taken against; the best one is always added.
         limit: Policy that stands for the limit.
         bound: Highest possible return of each episode, in place of a limit policy.
         resamples: Bootstrap resamples.
@@ -197,7 +195,8 @@ def summarise(
     bootstrap = PairedBootstrap(episodes, seed, resamples)
     draws = {name: _draws(bootstrap, [record.summary for record in played[name]]) for name in names}
     best = max(names, key=lambda name: float(draws[name]["return"][0]))
-    against = dict.fromkeys([*(name for name in references if name in played), best])
+    # Differences are taken against the static uniform split and the best.
+    against = dict.fromkeys([name for name in (UNIFORM, best) if name in played])
     limit_draws = None
     if bound is not None:
         limit, limit_draws = "bound", bootstrap.means(np.asarray(bound, dtype=np.float64))

@@ -25,7 +25,7 @@ from attribution_sched.rivals.seq2seq.features import (
     option_choices,
 )
 from attribution_sched.rivals.seq2seq.network import PointerNetwork, log_probabilities
-from attribution_sched.types import FloatArray, IntArray
+from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 MOST_DOMAINS = 16
 MOST_LAYOUTS = 6
@@ -58,7 +58,7 @@ class _Beam:
     score: FloatArray
 
     def take(self, index: IntArray, score: FloatArray) -> _Beam:
-        return _Beam(self.plans.take(index), self.memory[torch.as_tensor(index)], score)
+        return _Beam(self.plans.take(index), self.memory[index], score)
 
 
 def decode(network: PointerNetwork, view: Decision, width: int = 32) -> Decoded:
@@ -141,7 +141,7 @@ class _Step:
         ends = np.flatnonzero(np.isfinite(likely[:, -1]))
         ended = beam.plans.take(ends), beam.score[ends] + likely[ends, -1]
         owner, domain, score = _best(beam.score, likely[:, :-1], self.width, MOST_DOMAINS)
-        return ended, beam.take(owner, score), state[torch.as_tensor(owner)], domain
+        return ended, beam.take(owner, score), state[owner], domain
 
     def write(self, beam: _Beam, state: Tensor, domain: IntArray) -> _Beam:
         """Choose microbatch, layout and last layer of the segment in each plan's domain."""
@@ -150,27 +150,29 @@ class _Step:
         goes_on = ~begins(task, beam.plans)
         # Inside a replica the microbatch is given.
         mask = np.where(goes_on[:, None], np.arange(mask.shape[1]) == beam.plans.level[:, None], mask)
-        here = self.embedded[torch.as_tensor(domain)]
-        likely = _log(network.micro_scores(state, here, _t(looks)), mask)
-        owner, level, score = _best(beam.score, likely, self.width, len(task.microbatches))
-        beam, micro = beam.take(owner, score), _t(looks[owner, level])
-        state, here, domain = state[torch.as_tensor(owner)], here[torch.as_tensor(owner)], domain[owner]
+        here = self.embedded[domain]
+        scores = network.micro_scores(state, here, _t(looks))
+        beam, level, owner, micro = self._choose(beam, scores, looks, mask, len(task.microbatches))
+        state, here, domain = state[owner], here[owner], domain[owner]
 
         looks, mask = option_choices(task, beam.plans, domain, level)
-        likely = _log(network.option_scores(state, here, micro, _t(looks)), mask)
-        owner, option, score = _best(beam.score, likely, self.width, MOST_LAYOUTS)
-        beam, layout = beam.take(owner, score), _t(looks[owner, option])
-        index = torch.as_tensor(owner)
-        state, here, micro, domain, level = state[index], here[index], micro[index], domain[owner], level[owner]
+        scores = network.option_scores(state, here, micro, _t(looks))
+        beam, option, owner, layout = self._choose(beam, scores, looks, mask, MOST_LAYOUTS)
+        state, here, micro, domain, level = state[owner], here[owner], micro[owner], domain[owner], level[owner]
 
         looks, mask = cut_choices(task, beam.plans, domain, level, option)
-        likely = _log(network.cut_scores(state, here, layout, _t(looks)), mask)
-        owner, last, score = _best(beam.score, likely, self.width, MOST_CUTS)
-        beam, cut = beam.take(owner, score), _t(looks[owner, last])
-        index = torch.as_tensor(owner)
-        memory = network.remember(beam.memory, here[index], micro[index], layout[index], cut)
+        scores = network.cut_scores(state, here, layout, _t(looks))
+        beam, last, owner, cut = self._choose(beam, scores, looks, mask, MOST_CUTS)
+        memory = network.remember(beam.memory, here[owner], micro[owner], layout[owner], cut)
         plans = advance(task, beam.plans, domain[owner], level[owner], option[owner], last + 1)
-        return _Beam(plans, memory, score)
+        return _Beam(plans, memory, beam.score)
+
+    def _choose(
+        self, beam: _Beam, scores: Tensor, looks: FloatArray, mask: BoolArray, most: int
+    ) -> tuple[_Beam, IntArray, IntArray, Tensor]:
+        """Go on with the likeliest choices: the new beam, what each plan chose, whose it was, and how that looks."""
+        owner, choice, score = _best(beam.score, _log(scores, mask), self.width, most)
+        return beam.take(owner, score), choice, owner, _t(looks[owner, choice])
 
 
 def _t(values: np.ndarray) -> Tensor:

@@ -356,16 +356,24 @@ def begins(task: DecisionFeatures, plans: Prefixes) -> BoolArray:
     return fresh
 
 
-def _start(task: DecisionFeatures, plans: Prefixes) -> IntArray:
-    """First layer of the next segment, shape ``(H,)``."""
-    return np.where(complete(task, plans), 0, plans.at)
+def _rest(task: DecisionFeatures, plans: Prefixes) -> tuple[IntArray, FloatArray, FloatArray]:
+    """First layer of the next segment, and the shares of work and parameters from there on, each ``(H,)``."""
+    start = np.where(complete(task, plans), 0, plans.at)
+    return start, 1.0 - task.work[start], 1.0 - task.params[start]
+
+
+def _judged(plans: Prefixes, time: FloatArray, fill: FloatArray, relative: FloatArray | None = None) -> FloatArray:
+    """Columns time (or another), fill, whether it fits, and time over the slowest segment's, for ``(H, n)`` choices."""
+    slowest = plans.slowest[:, None]
+    slower = np.where(slowest > 0, time / np.maximum(slowest, 1e-6), 1.0)
+    shown = time if relative is None else relative
+    return np.stack([log_ratio(shown), log_ratio(fill), (fill < 1.0) * 1.0, log_ratio(slower)], axis=-1)
 
 
 def context(task: DecisionFeatures, plans: Prefixes) -> FloatArray:
     """Describe the unfinished plans, shape ``(H, 9)``."""
-    start = _start(task, plans)
+    _, rest, rest_params = _rest(task, plans)
     left = task.max_segments - plans.counts
-    rest, rest_params = 1.0 - task.work[start], 1.0 - task.params[start]
     vacant = task.open & ~plans.used
     holds = _best_sum(np.where(vacant, 1.0 / task.least_fill, 0.0), left)
     speed = _best_sum(np.where(vacant, 1.0 / task.best_time, 0.0), left)
@@ -394,15 +402,13 @@ def domain_choices(task: DecisionFeatures, plans: Prefixes) -> tuple[FloatArray,
     linked = plans.last >= 0
     near = np.maximum(0, plans.last)
     there, back = task.edges[near], task.edges[:, near].swapaxes(0, 1)
-    start = _start(task, plans)
-    rest, rest_params = 1.0 - task.work[start], 1.0 - task.params[start]
+    _, rest, rest_params = _rest(task, plans)
     time = np.where(task.open, task.best_time, 1e6) * rest[:, None]
     fill = np.where(task.open, task.least_fill, 1e6) * rest_params[:, None]
-    slower = np.where(plans.slowest[:, None] > 0, time / np.maximum(plans.slowest[:, None], 1e-6), 1.0)
     flags = np.broadcast_to(np.column_stack([linked, done])[:, None, :], (*time.shape, 2))
     found = np.concatenate([
         np.where(linked[:, None, None], there, 0.0), np.where(linked[:, None, None], back, 0.0), flags,
-        np.stack([log_ratio(time), log_ratio(fill), (fill < 1.0) * 1.0, log_ratio(slower)], axis=-1),
+        _judged(plans, time, fill),
     ], axis=-1)  # fmt: skip
     return found, np.column_stack([mask, done])
 
@@ -428,18 +434,12 @@ def option_choices(
     task: DecisionFeatures, plans: Prefixes, domain: IntArray, level: IntArray
 ) -> tuple[FloatArray, BoolArray]:
     """Describe every layout for the next segment, shape ``(H, O, 18)``, and say which may be, shape ``(H, O)``."""
-    start = _start(task, plans)
-    rest, rest_params = 1.0 - task.work[start], 1.0 - task.params[start]
+    start, rest, rest_params = _rest(task, plans)
     mask = task.allowed[domain] & task.divides[level] & (task.options[:, 2] <= (task.n_layers - start)[:, None])
     time = task.time[domain, level] * rest[:, None]
     fill = task.state_fill[domain, level] * rest_params[:, None] + task.kept_fill[domain, level] * rest[:, None]
     quickest = np.where(mask, time, np.inf).min(axis=1, keepdims=True)
-    slower = np.where(plans.slowest[:, None] > 0, time / np.maximum(plans.slowest[:, None], 1e-6), 1.0)
-    found = np.concatenate([
-        task.option_rows[domain, level],
-        np.stack([log_ratio(time / quickest), log_ratio(fill), (fill < 1.0) * 1.0, log_ratio(slower)], axis=-1),
-    ], axis=-1)  # fmt: skip
-    return found, mask
+    return np.concatenate([task.option_rows[domain, level], _judged(plans, time, fill, time / quickest)], axis=-1), mask
 
 
 def cut_choices(
@@ -450,7 +450,7 @@ def cut_choices(
     Column n stands for ``stop = n + 1``; the last one completes the replica.
     """
     n = task.n_layers
-    start = _start(task, plans)
+    start, rest, _ = _rest(task, plans)
     stops = np.arange(1, n + 1)
     left = task.max_segments - plans.counts - 1
     others = (task.open & ~plans.used).sum(axis=1) - 1
@@ -462,14 +462,12 @@ def cut_choices(
     time = task.time[pick][:, None] * np.maximum(taken, 0.0)
     fill = task.state_fill[pick][:, None] * np.maximum(taken_params, 0.0)
     fill = fill + task.kept_fill[pick][:, None] * np.maximum(taken, 0.0)
-    slower = np.where(plans.slowest[:, None] > 0, time / np.maximum(plans.slowest[:, None], 1e-6), 1.0)
-    rest = (1.0 - task.work[start])[:, None]
-    shape = time.shape
-    found = np.stack([
-        np.broadcast_to(task.work[1:], shape), taken, taken / np.maximum(rest, 1e-6),
-        np.broadcast_to(last * 1.0, shape), log_ratio(time), log_ratio(fill), (fill < 1.0) * 1.0,
-        log_ratio(slower), np.broadcast_to(task.boundary[1:], shape), np.clip(fill, 0.0, 2.0),
-    ], axis=-1)  # fmt: skip
+    depth, end, boundary = (
+        np.broadcast_to(each, time.shape) for each in (task.work[1:], last * 1.0, task.boundary[1:])
+    )
+    before = np.stack([depth, taken, taken / np.maximum(rest[:, None], 1e-6), end], axis=-1)
+    after = np.stack([boundary, np.clip(fill, 0.0, 2.0)], axis=-1)
+    found = np.concatenate([before, _judged(plans, time, fill), after], axis=-1)
     return found, mask
 
 
@@ -487,7 +485,7 @@ def advance(
         stop: One past its last layer, shape ``(H,)``.
     """
     h = np.arange(len(plans))
-    start = _start(task, plans)
+    start, _, _ = _rest(task, plans)
     previous = plans.rows[h, np.maximum(0, plans.counts - 1), REPLICA]
     rows = plans.rows.copy()
     new = np.zeros((len(plans), rows.shape[2]), dtype=np.int64)

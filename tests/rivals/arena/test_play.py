@@ -147,7 +147,6 @@ def test_side_by_side_gives_the_same_table(world):
         ({"seed": -1}, "seed = -1"),
         ({"workers": 0}, "workers = 0"),
         ({"limit": "gredy"}, "limit = 'gredy': is not among the policies. Did you mean 'greedy'"),
-        ({"references": ["sjf"]}, "reference = 'sjf'"),
         ({"bounds": {"word": [1.0]}}, "Did you mean 'world'"),
         ({"bounds": {"world": [1.0, 2.0]}}, "each of the 1 episodes"),
     ],
