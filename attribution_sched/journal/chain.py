@@ -91,7 +91,7 @@ class Tail:
 
         Args:
             record: The record.
-            columns: Columns of its table that it does not have.
+            columns: Columns of its table that it does not have, and fields that are to be others.
 
         Raises:
             JournalError: If a value of it cannot be kept.
@@ -101,8 +101,10 @@ class Tail:
         stamps: dict[str, Any] = {"recorded_at": now(), "after_decisions": self.next["decisions"]}
         if table in NUMBERED:
             stamps[NUMBERED[table]] = self.next[table]
-        stamped: Any = replace(record, **{name: stamps[name] for name in stamps.keys() & field_names(kind)})  # type: ignore[type-var]
-        self.append(table, encode(table, stamped, **stamps, **columns))
+        columns = stamps | columns
+        fresh = {name: columns[name] for name in columns.keys() & field_names(kind)}
+        stamped: Any = replace(record, **fresh) if fresh else record  # type: ignore[type-var]
+        self.append(table, encode(table, stamped, **columns))
         return stamped  # type: ignore[no-any-return]
 
 

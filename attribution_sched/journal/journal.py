@@ -172,7 +172,7 @@ class Journal(Reader):
                 )
             name = decision.id or f"d{sequence:06d}"
             with _once("decision.id", name, "is in the journal already"):
-                stamped = tail.add(replace(decision, id=name))
+                stamped = tail.add(decision, id=name)
             if decision.task_id is not None and not self.knows_task(decision.task_id):
                 self._miss("task", decision.task_id)
             return stamped
@@ -229,7 +229,7 @@ class Journal(Reader):
         """
 
         def write(tail: Tail) -> FeedbackRecord:
-            stamped, count = tail.add(replace(change, rolled_back=False)), tail.next["feedback"] - 1
+            stamped, count = tail.add(change, rolled_back=False), tail.next["feedback"] - 1
             if change.undoes is not None:
                 undone = self.rows("SELECT 1 FROM feedback WHERE undoes = ?", change.undoes)[1:]
                 if undone or change.undoes >= count:
@@ -349,10 +349,10 @@ class Journal(Reader):
         return archive.compact(self, whole("keep_newest", keep_newest, least=1), whole("keep_every", keep_every))
 
     def _add_task(self, tail: Tail, task: TaskRecord) -> None:
-        row = encode("tasks", task, number=0)
+        row = encode("tasks", task, number=tail.next["tasks"])
         there = self.row(f"SELECT {select('tasks')} FROM tasks WHERE id = ?", row[1])
         if there is None:
-            tail.add(task)
+            tail.append("tasks", row)
         elif there[2:-2] != row[1:]:
             # It may differ in the order of its mappings only, or in arrays that are lists in the journal.
             plain = replace(task, counters=load(row[5]), meta=load(row[6]))

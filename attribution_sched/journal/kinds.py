@@ -56,6 +56,8 @@ def whole(field: str, value: Any, *, least: int = 0) -> int:
 
 
 def _whole(value: Any, least: int = 0) -> int:
+    if type(value) is int and least <= value <= LARGEST_INTEGER:
+        return value
     with contextlib.suppress(TypeError):
         if not isinstance(value, bool) and least <= (integer := operator.index(value)) <= LARGEST_INTEGER:
             return integer
@@ -64,6 +66,9 @@ def _whole(value: Any, least: int = 0) -> int:
 
 def number(value: Any) -> float:
     """A finite number."""
+    # SQLite keeps no sign of zero; the digest must not know it either.
+    if type(value) is float and math.isfinite(value):
+        return value + 0.0
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise Broken(value, "must be a number", "Give a finite number, or None where that is allowed")
     real = math.nan
@@ -71,7 +76,6 @@ def number(value: Any) -> float:
         real = float(value)
     if not math.isfinite(real):
         raise Broken(value, "must be finite", "Give None if it is not known")
-    # SQLite keeps no sign of zero; the digest must not know it either.
     return real + 0.0
 
 
@@ -163,7 +167,7 @@ class ColumnKind(NamedTuple):
 
 def _mapping_of(check: Check | None = None) -> ColumnKind:
     def mapping(value: Any) -> Any:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise Broken(value, "must be a mapping", "Give a dict whose keys are words")
         for name, each in value.items() if check else ():
             try:
@@ -172,7 +176,7 @@ def _mapping_of(check: Check | None = None) -> ColumnKind:
                 raise Broken(each, error.rule, error.fix, f".{name}") from error
         return value
 
-    return ColumnKind("TEXT", lambda value: dump(mapping(value)), lambda text: mapping(load(text)))
+    return ColumnKind("TEXT", lambda value: dump(value) if mapping(value) else "{}", lambda text: mapping(load(text)))
 
 
 _word = partial(_text, least=1)

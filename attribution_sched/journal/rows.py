@@ -145,6 +145,9 @@ def check(table: str, row: Sequence[Any]) -> None:
         raise damaged(table, row, "is no SHA-256", "hash", row[-1])
 
 
+_double = struct.Struct("<d").pack
+
+
 def canonical(values: Sequence[Any]) -> bytes:
     """Values as bytes, the same on every machine and unlike those of any other values.
 
@@ -157,7 +160,7 @@ def canonical(values: Sequence[Any]) -> bytes:
         if value is None:
             parts.append(b"N")
         elif kind is float:
-            parts.append(b"R" + struct.pack("<d", value))
+            parts.append(b"R" + _double(value))
         elif kind is int:
             parts.append(b"I%d;" % value)
         else:

@@ -116,7 +116,8 @@ def test_congestion_is_shared_between_those_who_are_in_each_others_way():
     alone = {}
     for tenants in ("a", "b", "ab"):
         rows = [use for use in usage.tasks if use.tenant in tenants]
-        moment = capture(Engine(cluster._plain_world()))
+        waiting = max(cluster.world.queue_capacity, len(usage.tasks))
+        moment = capture(Engine(replace(cluster.world, queue_capacity=waiting)))
         pool = np.array([cluster._rows_of[use.id] for use in rows])
         came = np.array([use.submitted_s for use in rows])
         waits = replay(moment, pool, came, float(usage.edges_s[-1]), RuleFollower.of(moment))
