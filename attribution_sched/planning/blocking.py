@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attribution_sched.cluster.compute import TP_DEGREES, CostTables
-from attribution_sched.cluster.cost import DomainArrays, PowerArrays, RuntimeArrays, Workload
+from attribution_sched.cluster.compute import TP_DEGREES
 from attribution_sched.cluster.memory import in_flight
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.segment_table import (
@@ -24,6 +23,7 @@ from attribution_sched.planning.segment_table import (
     FORWARD_S,
     HELD_BYTES,
     STAGE_COLUMNS,
+    Pricing,
     write_stage,
 )
 from attribution_sched.types import FloatArray, IntArray
@@ -55,20 +55,9 @@ class Even(NamedTuple):
     m: int
 
 
-@by_reference
-class Arrays(NamedTuple):
-    """The cost model's arrays, as the kernels take them."""
-
-    domains: DomainArrays
-    runtime: RuntimeArrays
-    power_law: PowerArrays
-    tables: CostTables
-    workload: Workload
-
-
 @kernel(allocates=True)
 def _write_stage(
-    cost: Arrays, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
+    cost: Pricing, domain: int, a: int, z: int, dp: int, tp: int, precision: int, micro: int, m: int, out: FloatArray
 ) -> None:
     write_stage(
         cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload, domain, a, z, dp, tp, precision, micro,
@@ -78,7 +67,7 @@ def _write_stage(
 
 @kernel(allocates=True)
 def hop_s(
-    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, i: int, j: int, layer: int, dp: int, precision: int,
+    cost: Pricing, i: int, j: int, layer: int, dp: int, precision: int,
     micro: int,
 ) -> float:  # fmt: skip
     """Seconds of handing a microbatch from domain i to domain j before a layer, and its gradients back."""
@@ -87,20 +76,18 @@ def hop_s(
     if i == j:
         once = cost.domains.rows[i].fabric_latency_s + volume / dp / cost.domains.rows[i].fabric_bytes_per_s
         return float(2.0 * once if cost.workload.training else once)
-    total = latency[i, j] + volume / bandwidth[i, j]
+    total = cost.latency[i, j] + volume / cost.bandwidth[i, j]
     if cost.workload.training:
-        total += latency[j, i] + volume / bandwidth[j, i]
+        total += cost.latency[j, i] + volume / cost.bandwidth[j, i]
     return float(total)
 
 
 @kernel(allocates=True)
-def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages: IntArray, micro: int, m: int) -> float:
+def blocking_s(cost: Pricing, stages: IntArray, micro: int, m: int) -> float:
     """Estimate the step of a pipeline.
 
     Args:
         cost: The cost model.
-        bandwidth: WAN bytes per second, shape ``(K, K)``.
-        latency: WAN one-way seconds, shape ``(K, K)``.
         stages: Rows of domain, first layer, one past the last, dp, tp, precision; shape ``(stages, 6)``.
         micro: Samples of a microbatch.
         m: Microbatches of a step.
@@ -114,7 +101,7 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
         _write_stage(cost, domain, a, z, dp, tp, precision, micro, m, row)
         seconds = row[FORWARD_S] + row[BACKWARD_S]
         if s > 0:
-            seconds += hop_s(cost, bandwidth, latency, stages[s - 1, 0], domain, a, dp, precision, micro)
+            seconds += hop_s(cost, stages[s - 1, 0], domain, a, dp, precision, micro)
         total += seconds
         slowest = max(slowest, seconds)
         tail = max(tail, row[END_S])
@@ -122,7 +109,7 @@ def blocking_s(cost: Arrays, bandwidth: FloatArray, latency: FloatArray, stages:
 
 
 @kernel(allocates=True)
-def _stage_table(cost: Arrays, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
+def _stage_table(cost: Pricing, task: Even, order: IntArray, free_devices: IntArray) -> FloatArray:
     """What every stage takes in every region at every degree; infinite where it does not fit.
 
     Returns:
@@ -158,7 +145,7 @@ def _run_degree(table: FloatArray, start: int, count: int) -> int:
 
 @kernel(allocates=True)
 def _extend(
-    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, table: FloatArray, so_far: FloatArray,
+    cost: Pricing, task: Even, table: FloatArray, so_far: FloatArray,
     before: int, domain: int, start: int, count: int, out: FloatArray,
 ) -> None:  # fmt: skip
     """Add a run of stages in one region to a partial pipeline: sum, slowest, tail and estimate."""
@@ -168,7 +155,7 @@ def _extend(
         if s > 0:
             source = before if s == start else domain
             first = task.layers * s // task.stages
-            took += hop_s(cost, bandwidth, latency, source, domain, first, task.dp, task.precision, task.micro)
+            took += hop_s(cost, source, domain, first, task.dp, task.precision, task.micro)
         out[SUM_S] += took
         out[SLOWEST_S] = max(out[SLOWEST_S], took)
         out[LAST_S] = max(out[LAST_S], table[s, END_S])
@@ -177,7 +164,7 @@ def _extend(
 
 @kernel(allocates=True)
 def best_stages(
-    cost: Arrays, bandwidth: FloatArray, latency: FloatArray, task: Even, order: IntArray, free_devices: IntArray,
+    cost: Pricing, task: Even, order: IntArray, free_devices: IntArray,
     chosen: IntArray,
 ) -> tuple[float, int]:  # fmt: skip
     """Assign an even pipeline's stages to regions, first to last, regions in the given order.
@@ -188,8 +175,6 @@ def best_stages(
 
     Args:
         cost: The cost model.
-        bandwidth: WAN bytes per second, shape ``(K, K)``.
-        latency: WAN one-way seconds, shape ``(K, K)``.
         task: The pipeline.
         order: Regions in the order in which the pipeline may visit them.
         free_devices: Free devices per domain.
@@ -219,7 +204,7 @@ def best_stages(
                         if t < 0 or _TP[t] * task.dp * count > free_devices[order[r]]:
                             break
                         _extend(
-                            cost, bandwidth, latency, task, table[r, t], best[placed, last, used],
+                            cost, task, table[r, t], best[placed, last, used],
                             order[max(0, last - 1)], order[r], placed, count, longer,
                         )  # fmt: skip
                         if longer[ESTIMATE_S] < best[placed + count, r + 1, used + 1, ESTIMATE_S]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from attribution_sched.cluster.cost import (
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.plan import DOMAIN, SEGMENT_FIELDS, PlanBatch, layouts_within
 from attribution_sched.cluster.validity import hardware_formats
-from attribution_sched.kernels import kernel
+from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.instance import Instance, inside_precisions
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
@@ -152,6 +153,27 @@ def single_domain_plans(
     """
     instance = Instance.of(view, kind_index)
     return plans_inside(instance, range(len(instance.free_devices)) if domains is None else domains)
+
+
+@by_reference
+class Pricing(NamedTuple):
+    """A task in a cluster as the cost kernels take it."""
+
+    domains: DomainArrays
+    runtime: RuntimeArrays
+    power_law: PowerArrays
+    tables: CostTables
+    workload: Workload
+    bandwidth: FloatArray
+    latency: FloatArray
+
+    @classmethod
+    def of(cls, cost: CostModel, model: int, bandwidth: FloatArray, latency_s: FloatArray) -> Pricing:
+        """The arrays of a model; links in bytes per second and seconds, shape ``(K, K)``."""
+        return cls(
+            cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(model),
+            np.ascontiguousarray(bandwidth), np.ascontiguousarray(latency_s),
+        )  # fmt: skip
 
 
 @kernel

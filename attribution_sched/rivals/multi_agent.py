@@ -16,7 +16,6 @@ the one R of the world since it was last asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -35,46 +34,43 @@ Dialogue = Generator[Observations, Mapping[str, int], Plan | None]
 """Yields what is shown to each agent that is asked, is sent their actions, and returns the plan."""
 
 
-class Game(Protocol):
-    """How agents come to one plan."""
-
-    choices: int
-    """Size of every agent's action space; action 0 passes or waits."""
-
-    agents: tuple[str, ...]
-    """Names of all agents."""
-
-    domains: int
-    """Of the cluster that it is played in."""
-
-    @property
-    def size(self) -> int:
-        """Length of every agent's observation."""
-        ...
-
-    def ask(self, seen: Decision, plans: list[Plan]) -> Dialogue:
-        """Ask the agents about a decision."""
-        ...
-
-
-class DomainAgents:
-    """Every domain is an agent that may take the task.
+class Game:
+    """How agents come to one plan.
 
     Args:
-        domains: How many there are.
+        domains: Domains of the cluster that it is played in.
         attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
-        choices: Passing, and so many less one plans that begin in the domain.
+        choices: Size of every agent's action space; action 0 passes or waits.
     """
 
-    def __init__(self, domains: int, attributor: Attributor | None = None, choices: int = 6) -> None:
+    agents: tuple[str, ...] = ()
+    """Names of all agents."""
+
+    def __init__(self, domains: int, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
         self.choices, self.domains = choices, domains
-        self.agents = tuple(f"domain_{k}" for k in range(domains))
         self._candidates = Candidates(attributor, choices)
 
     @property
     def size(self) -> int:
+        """Length of every agent's observation."""
+        return self._candidates.size(self.domains)
+
+    def ask(self, seen: Decision, plans: list[Plan]) -> Dialogue:
+        """Ask the agents about a decision."""
+        raise NotImplementedError
+
+
+class DomainAgents(Game):
+    """Every domain is an agent that may take the task; a choice is passing, or a plan that begins in the domain."""
+
+    def __init__(self, domains: int, attributor: Attributor | None = None, choices: int = 6) -> None:
+        super().__init__(domains, attributor, choices)
+        self.agents = tuple(f"domain_{k}" for k in range(domains))
+
+    @property
+    def size(self) -> int:
         """Length of every agent's observation: which domain it is comes first."""
-        return self.domains + self._candidates.size(self.domains)
+        return self.domains + super().size
 
     def ask(self, seen: Decision, plans: list[Plan]) -> Dialogue:
         """Ask all domains that have something to offer, together."""
@@ -98,25 +94,10 @@ class DomainAgents:
         return taken[int(np.argmax(value(seen, PlanBatch.of(taken)).reward))]
 
 
-class TwoLevels:
-    """An upper agent for the domains and a lower one for what happens inside them.
+class TwoLevels(Game):
+    """An upper agent for the domains and a lower one for what happens inside them."""
 
-    Args:
-        domains: How many there are.
-        attributor: Counters ``(n, 12)`` → attributions ``(n, 7)``; zeros without one.
-        choices: Size of both action spaces.
-    """
-
-    agents: tuple[str, ...] = ("upper", "lower")
-
-    def __init__(self, domains: int, attributor: Attributor | None = None, choices: int = CHOICES) -> None:
-        self.choices, self.domains = choices, domains
-        self._candidates = Candidates(attributor, choices)
-
-    @property
-    def size(self) -> int:
-        """Length of both observations."""
-        return self._candidates.size(self.domains)
+    agents = ("upper", "lower")
 
     def ask(self, seen: Decision, plans: list[Plan]) -> Dialogue:
         """Ask the upper agent, then the lower one about the plans that are left."""

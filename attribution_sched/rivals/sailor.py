@@ -17,8 +17,9 @@ from attribution_sched.cluster.cost import BYTES_PER_GBIT
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.cluster.plan import MAX_PP, Plan, PlanBatch, Replica, Segment
-from attribution_sched.planning.blocking import Arrays, Even, best_stages, blocking_s
+from attribution_sched.planning.blocking import Even, best_stages, blocking_s
 from attribution_sched.planning.instance import Instance, half_precision
+from attribution_sched.planning.segment_table import Pricing
 from attribution_sched.types import IntArray
 
 REGIONS = 8
@@ -113,7 +114,7 @@ def region_order(instance: Instance) -> IntArray:
 
 def estimate_s(instance: Instance, plan: Plan) -> float:
     """Estimate the step of any plan by the blocking formula; its slowest replica counts."""
-    cost, bandwidth = _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT
+    cost = _pricing(instance)
     slowest = 0.0
     for replica in plan.replicas:
         rows = [
@@ -123,7 +124,7 @@ def estimate_s(instance: Instance, plan: Plan) -> float:
             for p in range(s.pp)
         ]  # fmt: skip
         stages = np.array(rows, dtype=np.int64)
-        took = blocking_s(cost, bandwidth, instance.latency_s, stages, replica.microbatch, replica.microbatches)
+        took = blocking_s(cost, stages, replica.microbatch, replica.microbatches)
         slowest = max(slowest, float(took))
     return slowest
 
@@ -133,12 +134,12 @@ def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precis
     n_layers, m = instance.n_layers, instance.batch_size // micro
     segments = min(instance.max_segments, order.size)
     deepest = min(n_layers, MAX_PP * segments, int(instance.free_devices[order].sum()) // dp)
-    cost, bandwidth = _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT
+    cost = _pricing(instance)
     rows = np.zeros((segments, 5), dtype=np.int64)
     best = None
     for n_stages in range(1, deepest + 1):
         task = Even(n_layers, n_stages, dp, precision, micro, m)
-        took, used = best_stages(cost, bandwidth, instance.latency_s, task, order, instance.free_devices, rows)
+        took, used = best_stages(cost, task, order, instance.free_devices, rows)
         if used and (best is None or took < best.step_s):
             chain = tuple(
                 Segment(domain, first, stop, dp, tp, pp, PRECISIONS[precision])
@@ -148,6 +149,6 @@ def _best_depth(instance: Instance, order: IntArray, dp: int, micro: int, precis
     return best
 
 
-def _arrays(instance: Instance) -> Arrays:
-    cost = instance.cost
-    return Arrays(cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(instance.model))
+def _pricing(instance: Instance) -> Pricing:
+    bandwidth = instance.bandwidth_gbps * BYTES_PER_GBIT
+    return Pricing.of(instance.cost, instance.model, bandwidth, instance.latency_s)

@@ -12,7 +12,7 @@ from attribution_sched.cluster.gpus import Precision
 from attribution_sched.cluster.plan import Plan, PlanBatch, Replica, Segment
 from attribution_sched.planning.blocking import Even, best_stages
 from attribution_sched.planning.instance import Instance
-from attribution_sched.rivals.sailor import _arrays, estimate_s
+from attribution_sched.rivals.sailor import _pricing, estimate_s
 from tests.cluster.engine_worlds import BERT, GPT2, SERVE, begun, single, tiny_cluster, traced
 from tests.scheduler.states import GIANT, mixed_cluster
 
@@ -95,10 +95,7 @@ def test_a_small_search_finds_the_best_assignment(stages, rooms):
     instance = replace(instance_of(GPT2, cluster=mixed_cluster()), free_devices=np.array(rooms))
     task = Even(instance.n_layers, stages, 1, HALF.index, 4, 8)
     rows = np.zeros((3, 5), dtype=np.int64)
-    found, used = best_stages(
-        _arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT, instance.latency_s, task, np.arange(3),
-        instance.free_devices, rows,
-    )  # fmt: skip
+    found, used = best_stages(_pricing(instance), task, np.arange(3), instance.free_devices, rows)
     plans = every_assignment(instance, task, rooms)
     if not plans:
         assert (found, used) == (np.inf, 0)
@@ -111,11 +108,10 @@ def test_a_small_search_finds_the_best_assignment(stages, rooms):
 def test_tensor_parallelism_is_the_smallest_that_fits():
     instance = instance_of(GIANT, cluster=tiny_cluster(2, 8, node_devices=8, motion={"spread": 0.0}))
     rows = np.zeros((2, 5), dtype=np.int64)
-    arguments = (_arrays(instance), instance.bandwidth_gbps * BYTES_PER_GBIT, instance.latency_s)
     degrees = {}
     for stages in (1, 2, 4):
         task = Even(instance.n_layers, stages, 1, HALF.index, 1, 8)
-        found, used = best_stages(*arguments, task, np.array([0]), instance.free_devices, rows)
+        found, used = best_stages(_pricing(instance), task, np.array([0]), instance.free_devices, rows)
         assert (used, np.isfinite(found)) == (1, True)
         degrees[stages] = int(rows[0, 3])
     assert degrees == {1: 4, 2: 2, 4: 1}

@@ -27,7 +27,6 @@ from attribution_sched.cluster.cost import (
 from attribution_sched.cluster.plan import DOMAIN, DP, FIRST, MICROBATCH, MICROBATCHES, PP, PRECISION, REPLICA, STOP, TP
 from attribution_sched.kernels import by_reference, kernel
 from attribution_sched.planning.exact.bounds import Floors, bottleneck
-from attribution_sched.planning.exact.problem import Pricing
 from attribution_sched.planning.exact.profiles import (
     BUSY_S,
     FIRST_END_S,
@@ -36,6 +35,7 @@ from attribution_sched.planning.exact.profiles import (
     SLOWEST_S,
     WORK_S,
 )
+from attribution_sched.planning.segment_table import Pricing
 from attribution_sched.types import FloatArray, IntArray
 
 G_TIME, G_UTILISATION, G_DOLLAR, G_JOULE, G_GRAM, G_CROWDING, G_CAP = range(7)

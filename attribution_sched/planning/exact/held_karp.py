@@ -13,8 +13,8 @@ import numpy as np
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.bounds import bottleneck
 from attribution_sched.planning.exact.chains import G_CAP, G_DOLLAR, G_TIME, Space, hop, write_segment
-from attribution_sched.planning.exact.problem import Pricing
 from attribution_sched.planning.exact.profiles import FIRST_END_S, FIRST_FORWARD_S, MAX_TAIL, SLOWEST_S, WORK_S
+from attribution_sched.planning.segment_table import Pricing
 from attribution_sched.types import FloatArray, IntArray
 
 Z, R, SENDS, BILL = range(4)

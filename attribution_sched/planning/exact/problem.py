@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from attribution_sched.cluster.compute import CostTables
-from attribution_sched.cluster.cost import (
-    BYTES_PER_GBIT,
-    CostModel,
-    DomainArrays,
-    PowerArrays,
-    RuntimeArrays,
-    Workload,
-)
+from attribution_sched.cluster.cost import BYTES_PER_GBIT, CostModel
 from attribution_sched.cluster.decision import Decision
 from attribution_sched.cluster.gpus import PRECISIONS, Precision
 from attribution_sched.cluster.reward import rates
 from attribution_sched.errors import PlanError, problem
-from attribution_sched.kernels import by_reference
-from attribution_sched.planning.segment_table import options, usable_options
+from attribution_sched.planning.segment_table import Pricing, options, usable_options
 from attribution_sched.types import BoolArray, FloatArray, IntArray
 
 MAX_DOMAINS = 16
@@ -58,19 +48,6 @@ class Objective:
     def time_and_bill_only(self) -> bool:
         """Whether faster is always better: neither utilisation, energy nor devices count."""
         return self.utilisation == self.joule == self.gram == self.queue_pressure == 0.0
-
-
-@by_reference
-class Pricing(NamedTuple):
-    """What the cost kernel needs to price a plan."""
-
-    domains: DomainArrays
-    runtime: RuntimeArrays
-    power_law: PowerArrays
-    tables: CostTables
-    workload: Workload
-    bandwidth: FloatArray
-    latency: FloatArray
 
 
 @dataclass(frozen=True)
@@ -166,11 +143,7 @@ class Problem:
 
     def pricing(self) -> Pricing:
         """The task as the compiled code wants it."""
-        cost = self.cost
-        return Pricing(
-            cost.domains, cost.runtime, cost.power_law, cost.tables, cost.workload(self.model),
-            np.ascontiguousarray(self.bandwidth), np.ascontiguousarray(self.latency_s),
-        )  # fmt: skip
+        return Pricing.of(self.cost, self.model, self.bandwidth, self.latency_s)
 
     def with_objective(self, objective: Objective) -> Problem:
         """The same task under another objective."""

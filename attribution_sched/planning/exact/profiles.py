@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from attribution_sched.cluster.cost import split_stages, tp_index
 from attribution_sched.cluster.gpus import PRECISIONS
 from attribution_sched.kernels import kernel
-from attribution_sched.planning.exact.problem import Pricing, Problem
+from attribution_sched.planning.exact.problem import Problem
 from attribution_sched.planning.segment_table import (
     FIXED_BYTES,
     HELD_BYTES,
     STAGE_BUSY_S,
     STAGE_COLUMNS,
+    Pricing,
     write_stage,
 )
 from attribution_sched.types import FloatArray, IntArray

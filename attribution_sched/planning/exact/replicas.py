@@ -13,7 +13,7 @@ from attribution_sched.cluster.cost import Scratch, share_batch
 from attribution_sched.cluster.plan import DOMAIN, MICROBATCH, MICROBATCHES, REPLICA
 from attribution_sched.kernels import kernel
 from attribution_sched.planning.exact.chains import G_DOLLAR, G_TIME, G_UTILISATION, Listing, price
-from attribution_sched.planning.exact.problem import Pricing
+from attribution_sched.planning.segment_table import Pricing
 from attribution_sched.types import FloatArray, IntArray
 
 
