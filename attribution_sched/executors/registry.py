@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attribution_sched.executors.executor import Executor
+if TYPE_CHECKING:
+    from attribution_sched.executors.executor import Executor
 
 
 @dataclass(frozen=True)
