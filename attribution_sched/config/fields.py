@@ -94,12 +94,12 @@ Gbps = Annotated[
 Bytes = Annotated[float, between(1.0, 1e18), Why("memories and links hold or move bytes")]
 MemoryBytes = Annotated[
     float,
-    between(1e8, 1e18),
+    between(1e6, 1e18),
     Why("no device holds less: the number counts bytes, not gigabytes"),
 ]
 BytesPerSecond = Annotated[
     float,
-    between(1e8, 1e18),
+    between(1e6, 1e18),
     Why("no memory of a device is slower: the number counts bytes a second, not gigabytes"),
 ]
 Seconds = Annotated[float, between(0.0, 1e6), Why("a task would wait for weeks")]

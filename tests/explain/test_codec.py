@@ -99,6 +99,10 @@ def test_phrases_are_kept_and_older_records_stay_readable():
     assert made.to_dict()["players"][2]["value"] == "24 free devices, 25 % busy"
     newer = made.to_dict() | {"phrases": {OTHER: {"message": "plan.of_tomorrow", "values": {}}}}
     assert OTHER in reasoning(Explanation.from_dict(newer), "zh")
-    for spoilt in ({OTHER: {}}, {OTHER: {"message": "part.cut"}}, {OTHER: {"message": "part.cut", "values": {}}}):
+    for spoilt in (
+        {OTHER: {}},
+        {OTHER: {"message": "queue.behind"}},
+        {OTHER: {"message": "queue.behind", "values": {}}},
+    ):
         with pytest.raises(ExplanationError):
             Explanation.from_dict(made.to_dict() | {"phrases": spoilt})

@@ -24,7 +24,7 @@ SHAPS_OWN = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning", "ign
 
 MODULES = (
     "explanation", "findings", "digits", "wording", "facts", "reasoning",
-    "stacking", "overview", "comparison", "notebook", "plots",
+    "stacking", "overview", "notebook", "plots",
 )  # fmt: skip
 
 
