@@ -24,7 +24,7 @@ __all__ = [
     "MOST_LAYERS",
     "MOST_NODES",
     "Bound",
-    "Why",
+    "Rationale",
     "character_rule",
     "check_counter",
     "check_document",
@@ -69,7 +69,7 @@ _CONTAINERS = (Mapping, list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True)
-class Why:
+class Rationale:
     """Why a number has the bound it has; stands beside the bound in the type, and in the message when it is broken.
 
     Attributes:
@@ -84,7 +84,7 @@ class Bound(NamedTuple):
 
     Attributes:
         most: Largest value that is taken.
-        reason: Why there is a limit, and why there.
+        reason: Rationale there is a limit, and why there.
     """
 
     most: float

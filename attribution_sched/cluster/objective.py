@@ -13,28 +13,28 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.limits import Why, name_rule
+from attribution_sched.limits import Rationale, name_rule
 
 Price = Annotated[
-    float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), Why("the reward is a sum of such terms")
+    float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False), Rationale("the reward is a sum of such terms")
 ]
 """Weight or price of a term of the reward."""
 Interval = Annotated[
     float,
     Field(strict=True, ge=1e-3, le=3.2e9, allow_inf_nan=False),
-    Why("the clock moves in seconds: a thousandth of one to a century"),
+    Rationale("the clock moves in seconds: a thousandth of one to a century"),
 ]
 Switch = Annotated[bool, Field(strict=True)]
 Positive = Annotated[
-    float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), Why("beyond it sums lose their digits")
+    float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), Rationale("beyond it sums lose their digits")
 ]
 Samples = Annotated[
     int,
     Field(strict=True, ge=1, le=10**8),
-    Why("bytes of a batch are whole numbers of 64 bits, and no step is so large"),
+    Rationale("bytes of a batch are whole numbers of 64 bits, and no step is so large"),
 ]
-Steps = Annotated[int, Field(strict=True, ge=1, le=10**12), Why("at a millisecond each, that is 30 years")]
-Priority = Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Why("policies weigh it as a number")]
+Steps = Annotated[int, Field(strict=True, ge=1, le=10**12), Rationale("at a millisecond each, that is 30 years")]
+Priority = Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000), Rationale("policies weigh it as a number")]
 
 BATCH_LEVELS = 4
 """Microbatch choices per task kind."""
@@ -138,8 +138,8 @@ class KindFields:
         return None if unnamed is None else ("tenant", self.tenant, unnamed, "Use letters, digits and signs")
 
 
-Amount = Annotated[float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), Why("a sum over a run")]
-Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Why("more devices than any cluster here has")]
+Amount = Annotated[float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), Rationale("a sum over a run")]
+Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Rationale("more devices than any cluster here has")]
 
 
 @dataclass(frozen=True)

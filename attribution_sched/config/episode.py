@@ -19,7 +19,7 @@ from attribution_sched.config.fields import (
     between,
     broken_rule,
 )
-from attribution_sched.limits import Why
+from attribution_sched.limits import Rationale
 
 MOST_TICKS = 10_000_000
 """Changes of the network, or offers of a waiting task, in an episode: each is an event the engine goes through."""
@@ -71,7 +71,7 @@ class EpisodeSettings(Record):
     horizon_s: Interval = 86_400.0
     tick_s: Interval = 300.0
     max_segments: Annotated[
-        int, between(1, 64), Why("a plan is a row of so many segments, and choices grow with each")
+        int, between(1, 64), Rationale("a plan is a row of so many segments, and choices grow with each")
     ] = 4
     max_running: Slots = 8
     queue_capacity: Slots = 16
@@ -80,8 +80,8 @@ class EpisodeSettings(Record):
     retry_s: Interval = 1800.0
     share_limit: Annotated[int, between(1, 2)] = 2
     waiting_r_eff: Real = -1.0
-    idiosyncrasy: Annotated[float, between(0.0, 10.0), Why("demands spread by its exponential")] = 1.0
-    pool_size: Annotated[int, between(1, 100_000), Why("every instance is drawn when the world is made")] = 1024
+    idiosyncrasy: Annotated[float, between(0.0, 10.0), Rationale("demands spread by its exponential")] = 1.0
+    pool_size: Annotated[int, between(1, 100_000), Rationale("every instance is drawn when the world is made")] = 1024
     pool_seed: Seed = 20261116
     profiling_s: Seconds = 0.0
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from attribution_sched.limits import MOST_DEVICES, Why, name_rule, path_rule
+from attribution_sched.limits import MOST_DEVICES, Rationale, name_rule, path_rule
 
 
 def between(low: float, high: float, ends: str = "[]") -> Any:
@@ -31,12 +31,12 @@ def between(low: float, high: float, ends: str = "[]") -> Any:
 RULE = "settings_rule"
 """Type of the errors that :func:`broken_rule` makes."""
 LARGEST = 1e15
-DIGITS = Why("beyond it sums lose their digits")
+DIGITS = Rationale("beyond it sums lose their digits")
 NonNegative = Annotated[float, between(0.0, LARGEST), DIGITS]
 Fraction = Annotated[float, between(0.0, 1.0)]
 Real = Annotated[float, between(-LARGEST, LARGEST), DIGITS]
-Count = Annotated[int, between(1, 10**12), Why("nobody counts further, and arrays cannot")]
-Seed = Annotated[int, between(0, 2**62, "[)"), Why("generators take whole numbers of 64 bits")]
+Count = Annotated[int, between(1, 10**12), Rationale("nobody counts further, and arrays cannot")]
+Seed = Annotated[int, between(0, 2**62, "[)"), Rationale("generators take whole numbers of 64 bits")]
 
 
 def _name(name: str) -> str:
@@ -84,35 +84,35 @@ def broken_rule(rule: str, fix: str, *, key: Iterable[str | int] = (), value: ob
     return PydanticCustomError(RULE, "{rule}", context)
 
 
-Devices = Annotated[int, between(1, MOST_DEVICES), Why("every device has a place in arrays")]
+Devices = Annotated[int, between(1, MOST_DEVICES), Rationale("every device has a place in arrays")]
 Gbps = Annotated[
     float,
     between(1e-6, 1e9),
-    Why("slower ones never end a transfer, and none is faster"),
+    Rationale("slower ones never end a transfer, and none is faster"),
 ]
 """Bandwidth."""
-Bytes = Annotated[float, between(1.0, 1e18), Why("memories and links hold or move bytes")]
+Bytes = Annotated[float, between(1.0, 1e18), Rationale("memories and links hold or move bytes")]
 MemoryBytes = Annotated[
     float,
     between(1e6, 1e18),
-    Why("no device holds less: the number counts bytes, not gigabytes"),
+    Rationale("no device holds less: the number counts bytes, not gigabytes"),
 ]
 BytesPerSecond = Annotated[
     float,
     between(1e6, 1e18),
-    Why("no memory of a device is slower: the number counts bytes a second, not gigabytes"),
+    Rationale("no memory of a device is slower: the number counts bytes a second, not gigabytes"),
 ]
-Seconds = Annotated[float, between(0.0, 1e6), Why("a task would wait for weeks")]
+Seconds = Annotated[float, between(0.0, 1e6), Rationale("a task would wait for weeks")]
 """Latency or pause."""
-Watts = Annotated[float, between(1e-3, 1e9), Why("a device draws milliwatts to megawatts")]
-CENTURY = Why("a century has 876,600 hours")
+Watts = Annotated[float, between(1e-3, 1e9), Rationale("a device draws milliwatts to megawatts")]
+CENTURY = Rationale("a century has 876,600 hours")
 Rate = Annotated[
     float,
     between(1e-6, 1e6),
-    Why("arrivals are drawn one by one, between one a century and 277 a second"),
+    Rationale("arrivals are drawn one by one, between one a century and 277 a second"),
 ]
 """Tasks per hour."""
-Slots = Annotated[int, between(1, 1_000_000), Why("every slot is a row of the engine's arrays")]
+Slots = Annotated[int, between(1, 1_000_000), Rationale("every slot is a row of the engine's arrays")]
 
 
 class HourWindow(Record):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from attribution_sched.config.fields import FilePath, Gbps, NonNegative, Record, Seconds, between
-from attribution_sched.limits import Why
+from attribution_sched.limits import Rationale
 
 Matrix = tuple[tuple[NonNegative, ...], ...]
 """Source domain, then destination domain; the diagonal is the link inside a domain."""
@@ -63,7 +63,7 @@ class MatrixLinks(Record):
     price_usd_per_gb: Matrix
 
 
-FailureHours = Annotated[float, between(0.0, 1e6, "(]"), Why("a century has 876,600 hours")]
+FailureHours = Annotated[float, between(0.0, 1e6, "(]"), Rationale("a century has 876,600 hours")]
 
 
 class FailureSettings(Record):
@@ -92,10 +92,10 @@ class MotionSettings(Record):
         failures: How links fail and are repaired; links that hold when left out.
     """
 
-    reversion_per_s: Annotated[float, between(0.0, 1e6, "(]"), Why("no link forgets within a microsecond")] = (
+    reversion_per_s: Annotated[float, between(0.0, 1e6, "(]"), Rationale("no link forgets within a microsecond")] = (
         1.0 / 1800.0
     )
-    spread: Annotated[float, between(0.0, 100.0), Why("bound cuts it off far below")] = 0.12
+    spread: Annotated[float, between(0.0, 100.0), Rationale("bound cuts it off far below")] = 0.12
     bound: Annotated[float, between(0.0, 1.0, "()")] = 0.3
     correlation: Annotated[float, between(0.0, 1.0, "[)")] = 0.0
     congestion: NonNegative = 0.1

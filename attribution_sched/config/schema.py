@@ -20,7 +20,7 @@ from attribution_sched.config.fields import Name, Record, between, broken_rule
 from attribution_sched.config.network import MatrixLinks, NetworkSettings, RegionLinks
 from attribution_sched.config.work import PROFILED_PREFIX, ArrivalSettings, KindSettings, ModelSettings
 from attribution_sched.errors import NetworkError, nearest
-from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Why
+from attribution_sched.limits import MOST_CELLS, MOST_DEVICES, Rationale
 
 if TYPE_CHECKING:
     from attribution_sched.cluster.gpus import Gpu
@@ -30,7 +30,7 @@ MOST_DOMAINS = 1_000
 MOST_KINDS = 1_000
 MOST_INCIDENTS = 10_000
 MOST_QUOTAS = 10_000
-_DOMAINS = Why("every pair of domains is a link")
+_DOMAINS = Rationale("every pair of domains is a link")
 
 
 class Settings(Record):
@@ -72,15 +72,15 @@ class Settings(Record):
     kinds: Annotated[
         tuple[KindSettings, ...],
         Field(min_length=1, max_length=MOST_KINDS),
-        Why("every kind is priced on every device"),
+        Rationale("every kind is priced on every device"),
     ]
     arrivals: ArrivalSettings
     reward: Reward = Reward()
     episode: EpisodeSettings = EpisodeSettings()
     incidents: Annotated[
-        tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Why("every event looks through them")
+        tuple[IncidentSettings, ...], Field(max_length=MOST_INCIDENTS), Rationale("every event looks through them")
     ] = ()
-    quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Why("every decision looks them up")] = ()
+    quotas: Annotated[tuple[Quota, ...], Field(max_length=MOST_QUOTAS), Rationale("every decision looks them up")] = ()
     share_rule: ShareRule = "none"
     cap_levels: tuple[Annotated[float, between(0.0, 1.0, "()")], ...] = ()
     targets: dict[Name, Annotated[float, Field(strict=True, gt=0.0, allow_inf_nan=False)]] = Field(default_factory=dict)

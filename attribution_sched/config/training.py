@@ -7,21 +7,21 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from attribution_sched.config.fields import Count, Name, Record, Seed, between, broken_rule
-from attribution_sched.limits import Why
+from attribution_sched.limits import Rationale
 
 MOST_DAYS = 10_000
 """Days of all worlds of a group together: all are played side by side."""
 
 MOST_WORLDS = 100
-FromZero = Annotated[int, between(0, 1_000_000), Why("more would never end")]
-Members = Annotated[int, between(4, 1_000), Why("each is played on every day of its group")]
-Futures = Annotated[int, between(4, 256), Why("each candidate of each decision meets all of them")]
-Passes = Annotated[int, between(1, 1_000), Why("more passes learn the noise")]
-Positive = Annotated[float, between(0.0, 1e3, "(]"), Why("it is a rate or a ratio")]
-Judged = Annotated[int, between(2, 5_000), Why("one day has no interval; every round has its own days")]
+FromZero = Annotated[int, between(0, 1_000_000), Rationale("more would never end")]
+Members = Annotated[int, between(4, 1_000), Rationale("each is played on every day of its group")]
+Futures = Annotated[int, between(4, 256), Rationale("each candidate of each decision meets all of them")]
+Passes = Annotated[int, between(1, 1_000), Rationale("more passes learn the noise")]
+Positive = Annotated[float, between(0.0, 1e3, "(]"), Rationale("it is a rate or a ratio")]
+Judged = Annotated[int, between(2, 5_000), Rationale("one day has no interval; every round has its own days")]
 Rounds = Annotated[
     int, between(0, 9),
-    Why("each forks days of its own; how often PPO replaces its old policy is ranker.updates"),
+    Rationale("each forks days of its own; how often PPO replaces its old policy is ranker.updates"),
 ]  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def _few_days(worlds: dict[str, int]) -> dict[str, int]:
 
 Worlds = Annotated[
     dict[Name, Count], Field(min_length=1, max_length=MOST_WORLDS), AfterValidator(_few_days),
-    Why("all of them are built at once"),
+    Rationale("all of them are built at once"),
 ]  # fmt: skip
 
 

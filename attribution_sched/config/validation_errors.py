@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from attribution_sched.config.fields import RULE
 from attribution_sched.errors import SettingsError, nearest, problem
-from attribution_sched.limits import Why
+from attribution_sched.limits import Rationale
 from attribution_sched.words.text import clean_text
 
 _BOUNDS = {
@@ -202,7 +202,7 @@ def _why(annotation: Any, metadata: Sequence[Any]) -> str:
         metadata = [each for member in get_args(annotation) for each in getattr(member, "__metadata__", ())]
     elif get_origin(annotation) is Annotated:
         metadata = annotation.__metadata__
-    return next((each.reason for each in metadata if isinstance(each, Why)), "")
+    return next((each.reason for each in metadata if isinstance(each, Rationale)), "")
 
 
 def _plain(annotation: Any) -> Any:

@@ -22,7 +22,7 @@ from attribution_sched.config.fields import (
     between,
     broken_rule,
 )
-from attribution_sched.limits import MOST_LAYERS, Why
+from attribution_sched.limits import MOST_LAYERS, Rationale
 
 PROFILED_PREFIX = "profiled:"
 """Before the name of a network whose layers were measured one by one, as in ``profiled:LLAMA-3-8``."""
@@ -42,7 +42,7 @@ class KindSettings(KindFields):
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     model: Name
-    output_tokens: Annotated[int, between(0, 10**7), Why("a sequence has no more")] | None = None
+    output_tokens: Annotated[int, between(0, 10**7), Rationale("a sequence has no more")] | None = None
 
     def __post_init__(self) -> None:
         broken = self.broken()
@@ -70,7 +70,7 @@ class LayerSettings(Record):
         attention_flops: Forward FLOPs per sample of its attention, beside those of ``operator``.
     """
 
-    count: Annotated[int, between(1, MOST_LAYERS), Why("every layer has a row in tables")] = 1
+    count: Annotated[int, between(1, MOST_LAYERS), Rationale("every layer has a row in tables")] = 1
     flops: NonNegative
     params: NonNegative
     activations: Positive
@@ -78,8 +78,8 @@ class LayerSettings(Record):
     operator: Literal["conv", "fc", "attention"] = "fc"
     kind: Literal["block", "conv", "embedding", "norm", "head"] = "block"
     sharded: Switch = True
-    experts: Annotated[int, between(0, 100_000), Why("no layer has more")] = 0
-    top_k: Annotated[int, between(0, 100_000), Why("no token visits more")] = 0
+    experts: Annotated[int, between(0, 100_000), Rationale("no layer has more")] = 0
+    top_k: Annotated[int, between(0, 100_000), Rationale("no token visits more")] = 0
     expert_params: NonNegative = 0.0
     expert_flops: NonNegative = 0.0
     attention_flops: NonNegative = 0.0
@@ -113,12 +113,13 @@ class ModelSettings(Record):
 
     config: FilePath | None = None
     layers: (
-        Annotated[tuple[LayerSettings, ...], Field(min_length=1, max_length=10_000), Why("a chain of layers")] | None
+        Annotated[tuple[LayerSettings, ...], Field(min_length=1, max_length=10_000), Rationale("a chain of layers")]
+        | None
     ) = None
     base: Name | None = None
-    sequence_length: Annotated[int, between(1, 10**7), Why("no sequence is longer")] | None = None
+    sequence_length: Annotated[int, between(1, 10**7), Rationale("no sequence is longer")] | None = None
     params: Positive | None = None
-    lora_rank: Annotated[int, between(1, 100_000), Why("a rank is far below a width")] | None = None
+    lora_rank: Annotated[int, between(1, 100_000), Rationale("a rank is far below a width")] | None = None
     task_type: Literal["vision", "language", "speech", "recommendation"] = "language"
     family: Literal["resnet", "efficientnet", "shufflenet", "bert", "gpt", "opt", "llama", "vit"] = "llama"
 
@@ -143,7 +144,7 @@ class BurstSettings(HourWindow):
     factor: Annotated[
         float,
         between(1e-3, 1e3),
-        Why("arrivals are drawn at the larger rate and thinned to the smaller, one by one"),
+        Rationale("arrivals are drawn at the larger rate and thinned to the smaller, one by one"),
     ]
 
 

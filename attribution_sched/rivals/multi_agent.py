@@ -34,7 +34,7 @@ Dialogue = Generator[Observations, Mapping[str, int], Plan | None]
 """Yields what is shown to each agent that is asked, is sent their actions, and returns the plan."""
 
 
-class Game:
+class AgentsGame:
     """How agents come to one plan.
 
     Args:
@@ -60,7 +60,7 @@ class Game:
         raise NotImplementedError
 
 
-class DomainAgents(Game):
+class DomainAgents(AgentsGame):
     """Every domain is an agent that may take the task; a choice is passing, or a plan that begins in the domain."""
 
     def __init__(self, domains: int, attributor: Attributor | None = None, choices: int = 6) -> None:
@@ -94,7 +94,7 @@ class DomainAgents(Game):
         return taken[int(np.argmax(value(seen, PlanBatch.of(taken)).reward))]
 
 
-class TwoLevels(Game):
+class TwoLevels(AgentsGame):
     """An upper agent for the domains and a lower one for what happens inside them."""
 
     agents = ("upper", "lower")
@@ -122,7 +122,7 @@ class TwoLevels(Game):
         return inside[lower - 1] if 0 < lower <= len(inside) else inside[0]
 
 
-GAMES: dict[str, Callable[..., Game]] = {"domains": DomainAgents, "levels": TwoLevels}
+GAMES: dict[str, Callable[..., AgentsGame]] = {"domains": DomainAgents, "levels": TwoLevels}
 """Name → game."""
 
 
@@ -137,7 +137,7 @@ class AgentsPolicy:
 
     pairs, plays_copies = True, False
 
-    def __init__(self, game: Game, choose: Callable[[str, Float32Array], int], name: str = "agents") -> None:
+    def __init__(self, game: AgentsGame, choose: Callable[[str, Float32Array], int], name: str = "agents") -> None:
         self.game, self.choose, self.name = game, choose, name
 
     def decide(self, seen: Decision) -> Plan | None:

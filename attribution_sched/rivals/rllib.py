@@ -33,7 +33,7 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from attribution_sched.cluster.world import World
 from attribution_sched.errors import SettingsError, nearest, problem
 from attribution_sched.rivals.candidate_env import PLAN_FEATURES, AgentPolicy, CandidateCluster
-from attribution_sched.rivals.multi_agent import GAMES, MOST, AgentsPolicy, Dialogue, Game
+from attribution_sched.rivals.multi_agent import GAMES, MOST, AgentsGame, AgentsPolicy, Dialogue
 from attribution_sched.types import Attributor, Float32Array
 
 Shown = dict[str, Float32Array]
@@ -55,7 +55,7 @@ class ClusterAgentsEnv(MultiAgentEnv):
         if game not in GAMES:
             raise SettingsError(problem("game", game, "is not one that is known", nearest(game, GAMES)))
         super().__init__()
-        self.game: Game = GAMES[game](len(world.cluster), attributor)
+        self.game: AgentsGame = GAMES[game](len(world.cluster), attributor)
         self.cluster = CandidateCluster(world, MOST)
         self.possible_agents = list(self.game.agents)
         self.agents = list(self.game.agents)
@@ -170,7 +170,9 @@ class _Greedy:
         return int(told[Columns.ACTION_DIST_INPUTS][0].argmax())
 
 
-def trained(algorithm: Any, game: Game | None = None, attributor: Attributor | None = None, name: str = "rllib") -> Any:
+def trained(
+    algorithm: Any, game: AgentsGame | None = None, attributor: Attributor | None = None, name: str = "rllib"
+) -> Any:
     """What an RLlib algorithm learnt, as a scheduler for ``System``, the arena and ``explain``.
 
     Args:

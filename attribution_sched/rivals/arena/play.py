@@ -13,7 +13,7 @@ from pathlib import Path
 from attribution_sched.cluster.decision import view
 from attribution_sched.cluster.engine.engine import Engine
 from attribution_sched.cluster.world import World
-from attribution_sched.errors import AttributionSchedError, SettingsError, nearest, problem
+from attribution_sched.errors import PolicyError, SettingsError, nearest, problem
 from attribution_sched.executors.workers import check_workers, spread
 from attribution_sched.limits import check_name
 from attribution_sched.rivals.arena.records import EpisodeRecord, EpisodeStore, Key, fingerprint
@@ -31,10 +31,6 @@ MOST_EPISODES = 10_000
 
 Tick = Callable[[float, int, str], None]
 """Called with episodes played so far (the present one in part), episodes in all, and what is being played."""
-
-
-class PolicyError(AttributionSchedError):
-    """A policy failed while it decided."""
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,19 @@ from pydantic import ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from attribution_sched.errors import SettingsError, problem
-from attribution_sched.limits import Why
+from attribution_sched.limits import Rationale
 
-_DIGITS = Why("beyond it sums lose their digits")
-_KEPT = Why("all of them are kept in memory at once")
+_DIGITS = Rationale("beyond it sums lose their digits")
+_KEPT = Rationale("all of them are kept in memory at once")
 Positive = Annotated[float, Field(strict=True, gt=0, le=1e15, allow_inf_nan=False), _DIGITS]
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False), _DIGITS]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Discount = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
-LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Why("weights would leap")]
+LearningRate = Annotated[float, Field(strict=True, gt=0, le=10, allow_inf_nan=False), Rationale("weights would leap")]
 Kept = Annotated[int, Field(strict=True, ge=1, le=10_000_000), _KEPT]
-Passes = Annotated[int, Field(strict=True, ge=1, le=10_000), Why("each goes through everything that was collected")]
+Passes = Annotated[
+    int, Field(strict=True, ge=1, le=10_000), Rationale("each goes through everything that was collected")
+]
 Switch = Annotated[bool, Field(strict=True)]
 
 

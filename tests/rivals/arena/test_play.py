@@ -5,8 +5,8 @@ import math
 import pytest
 
 from attribution_sched.cluster.arrivals import Poisson
-from attribution_sched.errors import CheckpointError, SettingsError
-from attribution_sched.rivals.arena.play import HELD_OUT_SEED, PolicyError, evaluate, held_out_seeds
+from attribution_sched.errors import CheckpointError, PolicyError, SettingsError
+from attribution_sched.rivals.arena.play import HELD_OUT_SEED, evaluate, held_out_seeds
 from attribution_sched.rivals.greedy import Greedy
 from attribution_sched.scheduler.episode import play
 from tests.rivals.arena_players import Broken, Clumsy, Lone, Waiter, small_world
