@@ -84,7 +84,7 @@ class Bound(NamedTuple):
 
     Attributes:
         most: Largest value that is taken.
-        reason: Rationale there is a limit, and why there.
+        reason: Why there is a limit, and why there.
     """
 
     most: float
