@@ -108,3 +108,12 @@ def test_of_what_idle_devices_drew_nobody_pays_more_than_there_was(seed, rule):
     assert found.idle.sum() <= idle * (1.0 + 1e-9) + 1e-9
     if rule not in ("max-request-use", "shapley") and found.idle.any():
         assert found.idle.sum() == pytest.approx(idle)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2000))
+def test_who_pays_for_its_largest_request_pays_for_as_much_of_the_idle_energy(seed):
+    sharing = Sharing(random_usage(seed, domains=1), "tenant")
+    found, metered = sharing.allocate("max-request-use", "energy"), sharing.metered("energy")
+    assert found.idle * metered.total == pytest.approx(found.shared * float(metered.idle.sum()), rel=1e-9)
+    assert metered.idle.sum() == 0.0 or found.idle.sum() > 0.0

@@ -84,15 +84,14 @@ def test_a_rule_that_nobody_knows_is_refused():
         replace(small().build_world(), share_rule="fairish")
 
 
-@pytest.mark.parametrize(("loud", "makes_room"), [(3, True), (2, False)])
-def test_room_is_made_only_where_both_are_better_off_for_it(loud, makes_room):
-    """The window holds four: who comes second takes a place of a tenant with two more tasks there, not with one."""
+@pytest.mark.parametrize(("loud", "quiet", "makes_room"), [(3, 1, True), (2, 1, False), (2, 2, False)])
+def test_room_is_made_only_where_both_are_better_off_for_it(loud, quiet, makes_room):
+    """The window holds four: who comes takes a place of a tenant with two more tasks there, not with one more."""
     system = System(small(share_rule="fair-share"), "fcfs", queue="empty")
-    for at in range(loud):
-        system.submit("bert-base", id=f"loud{at}", tenant="loud", steps=4000)
-    for at in range(4 - loud):
-        system.submit("bert-base", id=f"quiet{at}", tenant="quiet", steps=4000)
-    assert all(system.cluster.place_of(f"quiet{at}") == "window" for at in range(4 - loud))
+    there = ["loud"] * loud + ["quiet"] * quiet + ["third"] * (4 - loud - quiet)
+    for at, tenant in enumerate(there):
+        system.submit("bert-base", id=f"{tenant}{at}", tenant=tenant, steps=4000)
+        assert system.cluster.place_of(f"{tenant}{at}") == "window"
     system.submit("bert-base", id="comer", tenant="quiet", steps=4000)
     assert (system.cluster.place_of("comer") == "window") == makes_room
     assert (system.cluster.place_of(f"loud{loud - 1}") == "backlog") == makes_room
